@@ -8,7 +8,8 @@ here but in `standing`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
@@ -37,7 +38,7 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
-from retinue.run_state import Before, RunState, grant_of
+from retinue.run_state import Before, Mistake, RunState, grant_of
 from retinue.standing import moved, moves, next_turn
 from retinue.types import (
     AssistantMessage,
@@ -230,6 +231,7 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
     ]:
         del state.waiting[asked.approval_id]  # refused after a restart: nobody waits for an answer any more
     state.use(event.usage)
+    _take_mistakes(state, event)
     call = state.calls.get(event.call_id)
     message = ToolMessage(
         call_id=event.call_id,
@@ -265,6 +267,34 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
     if len(state.results) == len(state.calls) and state.glances < len(state.calls):
         state.delegating_steps = state.delegating_steps + 1 if state.step_effects == {"delegate"} else 0
     state.settle()
+
+
+def mistakes_before(state: RunState, call_id: str, names: Set[str]) -> list[Mistake]:
+    """Those that a call may stand in for: of the same tool or agent, and its model knew that they had failed.
+
+    The calls of one reply know nothing of each other, those of code do.
+    """
+    return [
+        each
+        for each in state.mistakes
+        if each.names & names and (each.step < state.step or ("/" in call_id and "/" in each.call_id))
+    ]
+
+
+def _take_mistakes(state: RunState, event: ToolReturned) -> None:
+    started = {child.agent for child in state.children.values() if child.call_id == event.call_id}
+    names = frozenset({event.name, *event.meant, *started})
+    left = event.corrects
+    for each in mistakes_before(state, event.call_id, names) if left else ():
+        taken = min(left, each.count)
+        left -= taken
+        state.mistakes.remove(each)
+        if taken < each.count:
+            state.mistakes.append(replace(each, count=each.count - taken))
+    wrong = min(event.wrong, event.not_started)
+    if wrong:
+        names = frozenset({event.name, *event.meant})
+        state.mistakes.append(Mistake(call_id=event.call_id, step=state.step, names=names, count=wrong))
 
 
 def _take_sources(state: RunState, sources: Iterable[Source], text: str) -> None:
@@ -356,7 +386,7 @@ def _child_ended(state: RunState, event: ChildEnded) -> None:
 def _open_turn(state: RunState) -> None:
     state.report, state.at_work, state.stopped = None, 0, None
     state.answered = state.messages[-1] if state.messages else None
-    state.unknown, state.lately = None, {}
+    state.unknown, state.lately, state.mistakes = None, {}, []
     state.output = None  # what an answer has to be is said for one turn
 
 
@@ -374,10 +404,10 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
         state.asks[event.message_id] = event
     # The next turn of a conversation: what the last one lacked is not missing in it.
     if next_turn(state.standing, event):
-        lately = state.lately
+        lately, mistakes = state.lately, state.mistakes
         _open_turn(state)
         if event.opens and event.sender == "parent":  # but what a piece of work lacked counts for the next
-            state.lately = lately
+            state.lately, state.mistakes = lately, mistakes
     if event.output is not None:
         state.output = event.output
     if event.sender == "person" or event.opens:  # what was done before does not count for what is asked now

@@ -60,6 +60,16 @@ class Before:
     children: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mistake:
+    """A call whose arguments kept children from starting. `names`: its tool and its agents."""
+
+    call_id: str
+    step: int
+    names: frozenset[str]
+    count: int
+
+
 class Grant(Struct, frozen=True, kw_only=True):
     """What a person approved for the rest of a workflow: what a rule covers, or every call of a tool.
 
@@ -171,6 +181,8 @@ class RunState:
     """The last end of each child."""
     lately: dict[tuple[str, str], ChildEnded] = field(default_factory=dict[tuple[str, str], ChildEnded])
     """The ends since a person last spoke to this run, by child and call: what they lack counts."""
+    mistakes: list[Mistake] = field(default_factory=list[Mistake])
+    """Calls since then by which no child started, and that no later one stands in for."""
     telling: dict[str, Usage] = field(default_factory=dict[str, Usage])
     """What it took to word the ends of a child for this run, by the child."""
     sources: list[Source] = field(default_factory=list[Source])

@@ -242,7 +242,7 @@ def _returned(before: Standing, event: ToolReturned) -> Standing:
     lacks = Shortfall(
         denied=int(event.not_run == "denied"),
         refused=int(event.not_run == "unattended"),
-        not_started=event.not_started,
+        not_started=event.not_started - event.corrects,
     )
     return _with(before, **_lacking(before, lacks))
 
@@ -322,7 +322,7 @@ def _begins(event: StepStarted) -> bool:
 
 
 def _lacks(event: ToolReturned) -> bool:
-    return event.not_started > 0 or event.not_run in ("unattended", "denied")
+    return event.not_started > 0 or event.corrects > 0 or event.not_run in ("unattended", "denied")
 
 
 def _leaves_lacking(event: ChildEnded) -> bool:

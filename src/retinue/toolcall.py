@@ -7,7 +7,6 @@ a refusal, a timeout, an exception. Called by the loop; knows no tool by name.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import time
 from collections.abc import Sequence, Set
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from retinue import threads
-from retinue.builtin_tools import DELEGATION_TOOLS, SKILL
+from retinue.builtin_tools import SKILL
 from retinue.errors import (
     Refused,
     RetinueError,
@@ -26,6 +25,7 @@ from retinue.errors import (
 )
 from retinue.events import AccessDenied, MessageReceived, ToolCalled, ToolReturned
 from retinue.fold import CIRCLE, INQUIRY, circling
+from retinue.not_started import nearest, with_unstarted
 from retinue.run import Admitted, Run, no_guidance, storable
 from retinue.run_state import RunState
 from retinue.standing import call_outcome
@@ -37,7 +37,6 @@ from retinue.types import (
     AddressFrom,
     AssistantMessage,
     EndedBy,
-    NotRun,
     Outcome,
     ReportFields,
     Source,
@@ -47,10 +46,6 @@ from retinue.workspace import HOME, WEB
 
 SAME_FAILURES = 2
 """An identical call that failed this often is not run again."""
-_NO_DELEGATION: frozenset[NotRun] = frozenset(
-    {"bad_arguments", "denied", "outcome_unknown", "rejected", "repeated", "unattended", "unknown_tool"}
-)
-"""Calls that did not run and are counted otherwise, or asked for no child that could be named."""
 ONLY_DELEGATING = 6
 """Steps of a child in which it did nothing but delegate."""
 
@@ -150,7 +145,7 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
     except Exception as error:  # of what a program gave a tool besides its function: `admit`, `private`
         unwind(error)
         result = await _of_program(run, call, broken(name, error))
-    result = _with_unstarted(run, call, result)
+    result = with_unstarted(run, call, result)
     text, saved = _fit(run, name, storable(result.text), most or run.limits.tool_output)
     result = replace(result, text=text, fields=_of_code(result.fields, most))
     duration = int((time.perf_counter() - began) * 1000)
@@ -160,26 +155,6 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
         result = _noted(run, call, name, result, duration)
     await _guide(run, call, result)
     return result
-
-
-def _with_unstarted(run: Run, call: ToolCall, result: ToolResult) -> ToolResult:
-    """A failed call that was to start a child and started none counts as one that was not started, whatever
-    the reason and whichever way it delegates. What people or rules said no to is counted as that; one whose
-    arguments are missing or cannot be read asks for none."""
-    tool = run.tools.get(call.name)
-    if result.not_run == "unknown_tool":
-        return replace(result, not_started=1) if _means_agent(run, call) else result
-    if tool is None or tool.effect != "delegate" or not result.is_error:
-        return result
-    began = any(child.call_id == call.id for child in run.state.children.values())
-    if began or result.children or result.not_started or result.not_run in _NO_DELEGATION:
-        return result
-    try:
-        arguments = tool.parse(call.arguments)
-    except ToolError:
-        return result
-    looks = tool.harmless is not None and tool.harmless(arguments)
-    return result if looks else replace(result, not_started=1)
 
 
 async def _of_program(run: Run, call: ToolCall, result: ToolResult) -> ToolResult:
@@ -253,6 +228,8 @@ def _note(run: Run, call: ToolCall, name: str, result: ToolResult, duration: int
         not_run=result.not_run,
         not_started=result.not_started,
         wrong=result.wrong,
+        meant=result.meant,
+        corrects=result.corrects,
         children=result.children,
         private=result.private,
         found=result.found,
@@ -414,26 +391,9 @@ async def _admit(run: Run, tool: Tool, arguments: dict[str, Any]) -> ToolResult 
     return None
 
 
-def _means_agent(run: Run, call: ToolCall) -> bool:
-    """Whether the name of a tool that is not there is plainly that of an agent, mistyped: it looks like one,
-    and the arguments are those of that agent. Any other name that a model makes up is a call that failed."""
-    tool = run.tools.get(_nearest(run, call.name))
-    if tool is None or tool.effect != "delegate" or tool.name in DELEGATION_TOOLS:
-        return False
-    try:
-        tool.parse(call.arguments)
-    except ToolError:
-        return False
-    return True
-
-
-def _nearest(run: Run, name: str) -> str:
-    return next(iter(difflib.get_close_matches(name, sorted(spec.name for spec in run.shown), 1)), "")
-
-
 def _unknown(run: Run, name: str) -> ToolError:
     names = sorted(spec.name for spec in run.shown)
-    near = _nearest(run, name)
+    near = nearest(run, name)
     hint = f" Did you mean {near}?" if near else ""
     if any(skill.name == name for skill in run.skills):  # models take what they were told of for a tool
         hint = f" It is a skill: read it with {SKILL}(name={name!r})."

@@ -144,3 +144,68 @@ async def test_code_waits_for_a_person_and_is_answered_after_it_was_taken_up_aga
     else:
         assert said.startswith("[False, True] ")
         assert marks == []
+
+
+BEYOND = """
+import asyncio
+ends = await asyncio.gather(*[c(prompt=f"question {n}") for n in range(40)], return_exceptions=True)
+len(ends)
+"""
+REST = "import asyncio\nlen(await asyncio.gather(*[c(prompt=f'question {n}') for n in range(%d)]))"
+
+
+async def ended(*snippets: str, engine: str = "monty") -> tuple[str, int]:
+    """How a run ends whose model runs these snippets."""
+
+    def play(request: ModelRequest) -> Any:
+        step = turn(request)
+        return [("run_code", {"code": snippets[step]})] if step < len(snippets) else "done"
+
+    retinue = Retinue(
+        model=Cast({"root": play, "c": child}),
+        db=MemoryStore(),
+        agents=[agent("root", mode="code", tools=("c", "run_code")), agent("c")],
+        environ={},
+        settings={"code.calls": 1, "code.engine": engine, "delegation.agent_calls": 9},
+    )
+    async with retinue:
+        report = await retinue.run("root", "go")
+    return report.outcome, report.shortfall.not_started
+
+
+async def test_children_that_the_limit_of_calls_from_code_keeps_from_starting_count() -> None:
+    """Of forty, nine may start; the policy refuses some of the others, the limit of calls the rest."""
+    assert await ended(BEYOND) == ("incomplete", 31)
+
+
+async def test_children_that_a_later_snippet_asks_are_not_missing() -> None:
+    assert await ended(REST % 1, "import asyncio\nawait c(promt='x')") == ("incomplete", 1)
+    assert await ended("await c(promt='x')", REST % 1) == ("completed", 0)
+
+
+@pytest.mark.parametrize("engine", ["monty", "cpython"])
+async def test_a_mistyped_agent_in_code_counts_as_one_that_was_not_started(engine: str) -> None:
+    """As it does outside of code; any other name that is none is a mistake in the code."""
+    mistyped = "await code_serch(prompt='question 1')"
+    right = "await code_search(prompt='question 1')"
+    assert await searching(engine, mistyped) == ("incomplete", 1)
+    assert await searching(engine, mistyped, right) == ("completed", 0)
+    assert await searching(engine, "await frobnicate(1)") == ("completed", 0)
+    assert await searching(engine, "await code_search('question 1', 2, 3, 4, 5, 6)") == ("incomplete", 1)
+
+
+async def searching(engine: str, *snippets: str) -> tuple[str, int]:
+    def play(request: ModelRequest) -> Any:
+        step = turn(request)
+        return [("run_code", {"code": snippets[step]})] if step < len(snippets) else "done"
+
+    retinue = Retinue(
+        model=Cast({"root": play, "code-search": child}),
+        db=MemoryStore(),
+        agents=[agent("root", mode="code", tools=("code-search", "run_code")), agent("code-search")],
+        environ={},
+        settings={"code.engine": engine},
+    )
+    async with retinue:
+        report = await retinue.run("root", "go")
+    return report.outcome, report.shortfall.not_started

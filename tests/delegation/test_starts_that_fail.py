@@ -15,6 +15,9 @@ from retinue.events import (
 from retinue.store.memory import MemoryStore
 from trees import Stage, agent, results, turn
 
+COPY = "You do one delegated task. Work through it with your tools, then answer."
+"""How the part of a copy begins."""
+
 
 def without_model(stage: Stage, name: str) -> None:
     """Asking for this model fails, as it does where there is no key for it."""
@@ -101,7 +104,7 @@ async def test_a_child_that_is_none_of_yours_is_an_error_that_lists_yours(operat
 
 @pytest.mark.parametrize("way", ["spawn_agent", "subagent"])
 async def test_an_agent_that_a_model_makes_up_has_all_tools_but_delegation_under_flat(way: str) -> None:
-    part = "You do one delegated task. Work through it with your tools, then answer."
+    part = COPY
     calls: dict[str, Any] = {
         "spawn_agent": {"name": "h", "prompt": "x", "system_prompt": part},
         "subagent": {"label": "l", "task_prompt": "t"},
@@ -216,7 +219,14 @@ async def test_a_child_whose_model_is_not_there_counts_by_every_way(way: str) ->
 
 LOOKS = {
     "a look at a child that is none": ("background", {"operation": "check", "child_id": "nope"}),
+    "a look that cannot be read": ("background", {"operation": "check", "child_id": 3}),
+    "a wait that cannot be read": ("parallel_tasks", {"operation": "wait", "child_ids": 3}),
+    "a made-up tool": ("frobnicate", {"prompt": "x"}),
+    "a mistyped agent without its prompt": ("goood", {"promt": "x"}),
+}
+MISTAKES: dict[str, Any] = {
     "a batch of nothing": ("parallel_tasks", {"tasks": []}),
+    "an operation that is none": ("background", {"operation": "begin", "agent_id": "good", "prompt": "x"}),
     "arguments that cannot be read": ("delegate_task", {"agent": 3}),
     "an agent without its prompt": ("good", {"promt": "x"}),
     "an agent with an empty prompt": ("good", {"prompt": ""}),
@@ -235,8 +245,6 @@ LOOKS = {
         "delegate_task",
         {"agent_id": "good", "prompt": "x", "isolation": "docker"},
     ),
-    "a made-up tool": ("frobnicate", {"prompt": "x"}),
-    "a mistyped agent without its prompt": ("goood", {"promt": "x"}),
 }
 NO_SUCH = {
     "an agent as a tool": ("goood", {"prompt": "x"}),
@@ -264,6 +272,84 @@ async def test_a_call_that_asks_for_no_child_counts_none(way: str) -> None:
     [told] = results(stage.model.of("root")[-1])
     assert told.is_error
     assert (report.outcome, report.shortfall.not_started) == ("completed", 0)
+
+
+RIGHT: dict[str, Any] = {
+    "good": {"prompt": "x"},
+    "spawn_agent": {"name": "h", "prompt": "x", "system_prompt": "PLAY good"},
+    "delegate_task": {"agent_id": "good", "prompt": "x"},
+    "parallel_tasks": {"tasks": [{"agent_id": "good", "prompt": "x"}]},
+    "subagent": {"label": "l", "task_prompt": "x"},
+    "background": {"operation": "start", "agent_id": "good", "prompt": "x"},
+}
+
+
+async def outcome_of(*replies: Any, **more: Any) -> tuple[str, int]:
+    parts = {
+        "root": [*replies, "done", "done"],
+        "good": ["worked"] * 4,
+        "other": ["worked"] * 4,
+        COPY: ["worked"] * 4,
+    }
+    agents = [agent("good"), agent("other")]
+    stage = Stage(parts, agents=agents, delegation__tools=ALL, yes=True, **more)
+    report = await stage.run(agent("root"), "PLAY root")
+    return report.outcome, report.shortfall.not_started
+
+
+@pytest.mark.parametrize("way", MISTAKES)
+async def test_a_call_whose_arguments_keep_its_child_from_starting_counts_until_it_is_corrected(
+    way: str,
+) -> None:
+    wrong = MISTAKES[way]
+    assert await outcome_of([wrong]) == ("incomplete", 1)
+    assert await outcome_of([wrong], [wrong]) == ("incomplete", 1), "it is still the same child"
+    assert await outcome_of([wrong], [(wrong[0], RIGHT[wrong[0]])]) == ("completed", 0)
+
+
+@pytest.mark.parametrize("way", NO_SUCH)
+async def test_a_name_that_is_none_is_corrected_by_a_later_call_too(way: str) -> None:
+    tool = NO_SUCH[way][0] if NO_SUCH[way][0] in RIGHT else "good"
+    assert await outcome_of([NO_SUCH[way]], [(tool, RIGHT[tool])]) == ("completed", 0)
+
+
+async def test_an_agent_asked_in_another_way_corrects_a_call_that_named_it() -> None:
+    unnamed = ("delegate_task", {"agent_id": "good", "prompt": " "})
+    assert await outcome_of([unnamed], [("good", {"prompt": "x"})]) == ("completed", 0)
+    assert await outcome_of([unnamed], [("other", {"prompt": "x"})]) == ("incomplete", 1)
+
+
+async def test_calls_of_one_reply_correct_nothing_of_each_other() -> None:
+    wrong, right = ("good", {"promt": "x"}), ("good", {"prompt": "x"})
+    assert await outcome_of([wrong, right]) == ("incomplete", 1)
+    assert await outcome_of([wrong, wrong], [right]) == ("incomplete", 1)
+    assert await outcome_of([wrong, wrong], [right, right]) == ("completed", 0)
+
+
+async def test_what_a_limit_keeps_from_starting_is_no_correction() -> None:
+    wrong, right = ("delegate_task", {"agent": 3}), ("delegate_task", {"agent_id": "good", "prompt": "x"})
+    limited = await outcome_of([right], [wrong], [right], delegation__max_children=1)
+    assert limited == ("incomplete", 1)
+
+
+async def test_a_correction_in_the_next_message_is_none_of_this_one() -> None:
+    parts = {
+        "root": [[("good", {"promt": "x"})], "done", [("good", {"prompt": "x"})], "done"],
+        "good": ["ok"],
+    }
+    stage = Stage(parts, agents=[agent("good")])
+    first = await stage.run()
+    assert (first.outcome, first.shortfall.not_started) == ("incomplete", 1)
+    later = Stage(stage.model, agents=[agent("good")], store=stage.store, root_id=stage.root_id)
+    second = await (await later.resume("again"))
+    assert (second.outcome, second.shortfall.not_started) == ("completed", 0)
+
+
+async def test_a_mistake_of_a_child_counts_above_it() -> None:
+    parts = {"root": [[("mid", {"prompt": "x"})], "done"], "mid": [[("c", {"promt": "x"})], "done"]}
+    stage = Stage(parts, agents=[agent("c"), agent("mid", tools=("c",))], delegation__policy="nested")
+    report = await stage.run()
+    assert (report.outcome, report.shortfall.not_started) == ("incomplete", 1)
 
 
 @pytest.mark.parametrize("wait", [True, False])

@@ -188,6 +188,7 @@ def _in_background(started: Sequence[Outcome]) -> ToolResult:
         is_error=missing == len(started),
         not_started=_not_started(started),
         wrong=_mistaken(started),
+        meant=_meant(started),
     )
 
 
@@ -271,6 +272,7 @@ async def _aggregate(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[O
         usage=usage,
         not_started=_not_started(outcomes),
         wrong=_mistaken(outcomes),
+        meant=_meant(outcomes),
         children=tuple(each.report.run_id for each in outcomes if each.report is not None),
     )
 
@@ -282,6 +284,10 @@ def _not_started(outcomes: Sequence[Outcome]) -> int:
 def _mistaken(outcomes: Sequence[Outcome]) -> int:
     """How many of those a mistake kept from starting, and no limit."""
     return sum(each.wrong for each in outcomes)
+
+
+def _meant(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each.agent for each in outcomes if each.wrong))
 
 
 def _row(each: Outcome, *, success: bool, report: str | None, error: str | None) -> dict[str, Any]:

@@ -337,6 +337,7 @@ class Player:
                 not_run=found.not_run,
                 not_started=found.not_started,
                 wrong=found.wrong,
+                meant=found.meant,
                 children=found.children,
                 private=found.private,
                 found=found.found,

@@ -215,9 +215,13 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     not_run: NotRun = ""
     """Why the tool did not run, if it did not."""
     not_started: int = 0
-    """Children that this call was to start and a limit did not let it."""
+    """Children that this call was to start and did not."""
     wrong: int = 0
-    """Tasks of a batch that name no agent or no model there is: not begun, and nothing that is missing."""
+    """Of those, the ones that a mistake in the call kept from starting: a later call may set that right."""
+    meant: tuple[str, ...] = ()
+    """The agents that those were for, where the call names them."""
+    corrects: int = 0
+    """Children that a mistake in calls before it kept from starting, and that this one stands in for."""
     children: tuple[str, ...] = ()
     """The children whose reports it gives back, started by this call or by one before."""
     private: tuple[str, ...] = ()

@@ -103,6 +103,8 @@ class SnippetOutcome:
     lost: bool = False
     outside: bool = False
     """This code, or code before it, has read what others wrote out of its frame."""
+    undefined: str = ""
+    """The name that it ended for, where there is none such."""
 
 
 class CodeRunner(Protocol):

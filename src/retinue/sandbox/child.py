@@ -41,6 +41,7 @@ LIBRARY = """
 
 _TOP_LEVEL_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _MOST_MESSAGE = 4000
+_MOST_NAME = 256
 
 
 def load_library() -> None:
@@ -187,7 +188,10 @@ class Loop(asyncio.base_events.BaseEventLoop):
         else:
             kind = TypeError if message["kind"] == "TypeError" else RuntimeError
             kind = NameError if message["kind"] == "NameError" else kind
-            future.set_exception(kind(message["message"]))
+            failure = kind(message["message"])
+            if isinstance(failure, NameError):
+                failure.name = message["name"]
+            future.set_exception(failure)
 
     def _write_to_self(self) -> None: ...
 
@@ -306,7 +310,14 @@ def explain(error: BaseException) -> dict[str, Any]:
         "error": line[:_MOST_MESSAGE],
         "trace": trace[: 4 * _MOST_MESSAGE],
         "memory": memory,
+        "name": _undefined(error),
     }
+
+
+def _undefined(error: BaseException) -> str:
+    """The name that is not there, if that is the error."""
+    name = error.name if isinstance(error, NameError) else None
+    return name[:_MOST_NAME] if isinstance(name, str) else ""
 
 
 def _only_snippets(told: traceback.TracebackException, depth: int = 0) -> None:

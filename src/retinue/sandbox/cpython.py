@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -439,7 +440,7 @@ class Exchange:
         if answer.fields is not None:
             told |= {"fields": answer.fields, "outside": sorted(WORDED) if answer.outside else []}
         if answer.kind:
-            process.send({**told, "kind": answer.kind, "message": answer.message})
+            process.send({**told, "kind": answer.kind, "message": answer.message, "name": answer.name})
         else:
             process.send({**told, "value": answer.value})
 
@@ -457,7 +458,8 @@ class Exchange:
             error = f"{said.error or 'MemoryError'} (the sandbox has {megabytes} MB; keep less at a time)"
             return self.outcome(error=error, lost=True)
         self.outside = said.outside
-        return self.outcome(value=said.value, error=said.error, trace=said.trace)
+        outcome = self.outcome(value=said.value, error=said.error, trace=said.trace)
+        return changed(outcome, undefined=said.name if said.error is not None else "")
 
     def outcome(
         self, *, value: str | None = None, error: str | None = None, trace: str = "", lost: bool = False

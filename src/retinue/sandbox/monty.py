@@ -90,6 +90,8 @@ class _Feed:
     pending: dict[int, asyncio.Task[Any]] = field(default_factory=dict[int, "asyncio.Task[Any]"])
     calls: int = 0
     gone: bool = False
+    undefined: str = ""
+    """The last name that it asked for and that is none of a function."""
 
     @property
     def worker(self) -> MontyWorker:
@@ -218,12 +220,12 @@ class MontySandbox:
         return worker
 
     async def _snippet(self, code: str, feed: _Feed) -> SnippetOutcome:
-        from pydantic_monty import MontyError
+        from pydantic_monty import MontyError, MontyRuntimeError
 
         began = time.monotonic()
         fielded = with_fields(code)
         source, valued = keep_value(fielded or code)
-        error = trace = ""
+        error = trace = undefined = ""
         value: str | None = None
         lost = False
         try:
@@ -234,6 +236,8 @@ class MontySandbox:
                 value = await self._workers.in_thread(lambda: _last_value(feed.worker, self._limits.output))
         except MontyError as raised:
             error, trace, lost = self._explain(raised, feed)
+            if isinstance(raised, MontyRuntimeError) and isinstance(raised.exception(), NameError):
+                undefined = feed.undefined
             await _finish(feed.pending)
         else:
             await _finish(feed.pending)
@@ -260,6 +264,7 @@ class MontySandbox:
             seconds=time.monotonic() - began,
             lost=lost,
             outside=feed.results.read,
+            undefined=undefined,
         )
 
     async def _drive(self, source: str, feed: _Feed) -> None:
@@ -279,6 +284,7 @@ class MontySandbox:
             elif isinstance(snapshot, NameLookupSnapshot):
                 known = snapshot.object_id is None and snapshot.variable_name in feed.functions
                 value = {"value": _stand_in(snapshot.variable_name)} if known else {}
+                feed.undefined = feed.undefined if known else snapshot.variable_name
                 turn = _later(snapshot.resume, **value)
             elif isinstance(snapshot, FutureSnapshot):
                 turn = await _answer_future(await self._wait(snapshot, feed), feed)
@@ -360,6 +366,7 @@ def _answer_call(snapshot: FunctionSnapshot, feed: _Feed) -> Callable[[], SyncSn
         return _later(snapshot.resume, {"return_value": feed.results.answer(text, wanted)})
     function = feed.functions.get(name) if snapshot.object_id is None else None
     if function is None:
+        feed.undefined = name
         return _later(snapshot.resume, {"exc_type": "NameError", "message": f"name '{name}' is not defined"})
     feed.calls += 1
     try:

@@ -24,6 +24,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, cast, get_args, overload
 
+import msgspec
+
 from retinue.approvals import Closed
 from retinue.authority.flows import Concern, Out
 from retinue.errors import Refused, ToolError
@@ -65,9 +67,10 @@ class ToolResult:
     `is_error`: it failed, and the text says why. `sources` are pages and files that were really fetched or
     read; `files` are paths it changed or saved; `usage` is what models cost that the tool itself asked.
     `rolled_back`: code whose variables were not kept. `not_run` says why nothing was done, `not_started` how
-    many children were not started, `wrong` how many were asked for in a way that cannot be, `children` whose
-    reports it gives back. `private` names the private data that it rests on, beside what its tool says of
-    every call; `found` and `links` are the addresses of the results of a search and of the links on a page.
+    many children were not started, `wrong` how many of them for a mistake in the call, `meant` for which
+    agents those were, `corrects` for how many such of calls before it stands in. `children`: whose reports it
+    gives back. `private` names the private data that it rests on, beside what its tool says of every call;
+    `found` and `links` are the addresses of the results of a search and of the links on a page.
     `as_read`, in a replay: the text is what the model read, and nothing is to be said above it once more.
     """
 
@@ -82,6 +85,8 @@ class ToolResult:
     not_run: NotRun = ""
     not_started: int = 0
     wrong: int = 0
+    meant: tuple[str, ...] = ()
+    corrects: int = 0
     children: tuple[str, ...] = ()
     private: tuple[str, ...] = ()
     found: tuple[str, ...] = ()
@@ -246,6 +251,19 @@ class Tool:
     def effect_of(self, arguments: dict[str, Any]) -> Effect:
         """What a call with these arguments does."""
         return "read" if self.reads is not None and self.reads(arguments) else self.effect
+
+    def only_looks(self, arguments: str) -> bool:
+        """Whether arguments, readable by the tool or not, name an operation of it that starts nothing."""
+        if self.harmless is None:
+            return False
+        try:
+            given: Any = msgspec.json.decode(arguments)
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        operation = cast("dict[str, Any]", given).get("operation") if isinstance(given, dict) else None
+        properties = cast("dict[str, Any]", self.schema.get("properties") or {})
+        known = cast("dict[str, Any]", properties.get("operation") or {}).get("enum") or ()
+        return operation in known and self.harmless({"operation": operation})
 
     @property
     def spec(self) -> ToolSpec:

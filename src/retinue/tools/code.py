@@ -11,6 +11,7 @@ This module runs no tool itself and knows none by name.
 from __future__ import annotations
 
 import ast
+import difflib
 import json
 import keyword
 import re
@@ -21,6 +22,7 @@ from typing import Any, cast
 
 import msgspec
 
+from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.errors import ToolError
 from retinue.sandbox.base import CallResult, CodeRunner, HostFunction, Sandbox, SnippetOutcome
 from retinue.settings import CodeSettings
@@ -74,7 +76,8 @@ def code_tool(
         Args:
             code: the Python to run
         """
-        functions = _functions(offered, heard, context.call_id, settings.calls)
+        missed: list[str] = []
+        functions = _functions(offered, heard, context.call_id, settings.calls, missed)
         bare = _bare(code, offered)
         at = called_at(context.call_id)
         outcome = await sandbox.run(bare, functions=functions, at=at, seed=_seed(context.call_id, at))
@@ -82,12 +85,27 @@ def code_tool(
         if outcome.outside or _may_repeat(outcome, framed):
             # The mark is of the log alone, so that the same comes out in a replay; no child knows it.
             text = frame(text, what="output of code", secret=_seed(context.call_id, at).encode())
-        return ToolResult(text=text, is_error=outcome.error is not None, rolled_back=outcome.lost)
+        missed += _mistyped(outcome.undefined, offered)
+        return ToolResult(
+            text=text,
+            is_error=outcome.error is not None,
+            rolled_back=outcome.lost,
+            not_started=len(missed),
+            wrong=len(missed),
+            meant=tuple(dict.fromkeys(missed)),
+        )
 
     made = tool(
         name=NAME, description=description(offered, settings), effect="read", timeout=None, private=False
     )
     return made(run_code)
+
+
+def _mistyped(name: str, offered: Mapping[str, Tool]) -> list[str]:
+    """The agent whose function a name that is none plainly means."""
+    near = difflib.get_close_matches(name, offered, 1)
+    found = (offered[each] for each in near)
+    return [each.name for each in found if each.effect == "delegate" and each.name not in DELEGATION_TOOLS]
 
 
 def _came_framed(result: ToolResult) -> bool:
@@ -143,14 +161,28 @@ def _seed(call_id: str, at: float) -> str:
 
 
 def _functions(
-    offered: Mapping[str, Tool], call: InnerCall, call_id: str, most: int
+    offered: Mapping[str, Tool], call: InnerCall, call_id: str, most: int, missed: list[str] | None = None
 ) -> dict[str, HostFunction]:
+    """`missed` takes the agents of calls that were to start a child and that nothing came of."""
     made = passed = 0
 
     def function(name: str, target: Tool) -> HostFunction:
         parameters = list(_parameters(target.schema))
 
         async def run(*args: Any, **kwargs: Any) -> CallResult:
+            try:
+                derived, arguments = number(*args, **kwargs)
+            except ToolError:
+                if missed is not None and starts_child(kwargs):
+                    missed.append(target.name)
+                raise
+            return as_data(await call(derived, target.name, arguments))
+
+        def starts_child(given: Mapping[str, Any]) -> bool:
+            looks = target.only_looks(json.dumps({"operation": given.get("operation")}, default=str))
+            return target.effect == "delegate" and not looks
+
+        def number(*args: Any, **kwargs: Any) -> tuple[str, str]:
             nonlocal made, passed
             if made >= most:
                 raise ToolError(
@@ -166,7 +198,7 @@ def _functions(
                     f"the calls of this snippet were given {passed:,} characters of arguments, at most "
                     f"{_MOST_TOGETHER:,} are taken; continue in another snippet, the variables are kept"
                 )
-            return as_data(await call(derived, target.name, arguments))
+            return derived, arguments
 
         return run
 
