@@ -15,7 +15,7 @@ declare namespace Api {
   type AssistantMessage = { "type": "assistant"; "text": string; "calls": (ToolCall)[]; "extra": Record<string, any> | null };
   type AttachmentUpload = { "name": string; "data": string };
   type CallCut = { "type": "call_cut"; "run_id": string; "root_id": string; "parent_id": string | null; "depth": number; "seq": number; "at": number; "pos": number; "v": number; "step": number; "usage": Usage; "text": string };
-  type CallReviewed = { "type": "call_reviewed"; "run_id": string; "root_id": string; "parent_id": string | null; "depth": number; "seq": number; "at": number; "pos": number; "v": number; "call_id": string; "tool": string; "cleared": boolean; "why": string; "model": string; "usage": Usage; "duration_ms": number };
+  type CallReviewed = { "type": "call_reviewed"; "run_id": string; "root_id": string; "parent_id": string | null; "depth": number; "seq": number; "at": number; "pos": number; "v": number; "call_id": string; "tool": string; "cleared": boolean; "why": string; "model": string; "usage": Usage; "duration_ms": number; "of_call": string };
   type CancelRequested = { "type": "cancel_requested"; "run_id": string; "root_id": string; "parent_id": string | null; "depth": number; "seq": number; "at": number; "pos": number; "v": number; "reason": string; "by": string };
   type CancelRun = { "reason": string };
   type Cancelled = { "cancelled": boolean; "status": "pending" | "running" | "waiting" | "completed" | "error" | "cancelled" };

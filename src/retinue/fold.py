@@ -327,6 +327,7 @@ def _take_fetched(state: RunState, sources: Iterable[Source]) -> None:
 
 def _approval_requested(state: RunState, event: ApprovalRequested) -> None:
     state.waiting[event.approval_id] = event
+    state.asked_about[event.call_id] = event.tool, event.arguments
     if event.unsealed:
         state.unsealed.add(event.call_id)
     if event.shown:

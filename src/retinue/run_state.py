@@ -162,6 +162,8 @@ class RunState:
     shows: dict[str, None] = field(default_factory=dict[str, None])
     """Tools that were found with a search, in that order."""
     answers: dict[str, ApprovalAnswered] = field(default_factory=dict[str, ApprovalAnswered])
+    asked_about: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """The tool and the arguments that a person was asked about, by the call."""
     reviews: dict[str, CallReviewed] = field(default_factory=dict[str, CallReviewed])
     """What the small model said of calls, by the call."""
     rejected: set[str] = field(default_factory=set[str])

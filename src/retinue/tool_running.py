@@ -28,7 +28,7 @@ from retinue.errors import (
 )
 from retinue.events import AccessDenied, Progressed
 from retinue.replies import plausible
-from retinue.run import Run
+from retinue.run import Run, storable
 from retinue.threads import briefly, in_own_task
 from retinue.tools.base import FormFilled, FormQuestion, Tool, ToolContext, ToolResult, as_text
 from retinue.tools.picture_bounds import bounded
@@ -73,6 +73,16 @@ async def asked_before(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked
     if tool.ways_out is None or not asked.sealed or run.authority.rules.auto != "sandboxed":
         return asked
     return replace(asked, ways_out=tuple(await asyncio.to_thread(tool.ways_out, run.files)))
+
+
+def refuse_another(tool: Tool, call: ToolCall, before: tuple[str, str] | None) -> None:
+    """Refuse a call whose id was that of another one, of that tool with those arguments, before a restart: a
+    person was asked about it, or it had begun. Code may ask for something else when it runs once more."""
+    if before is not None and before != (tool.name, storable(call.arguments)):
+        raise Refused(
+            f"not run: {tool.name} was called in the place of another call, of {before[0]} with "
+            f"{before[1][:200]}, which is what was approved or begun before the restart. Call it anew."
+        )
 
 
 def useless(name: str, why: str) -> str:

@@ -30,7 +30,7 @@ from retinue.run import Admitted, Run, no_guidance, storable
 from retinue.run_state import RunState
 from retinue.standing import call_outcome
 from retinue.threads import briefly, ours
-from retinue.tool_running import asked_of, broken, failure, run_tool, useless, with_private
+from retinue.tool_running import asked_of, broken, failure, refuse_another, run_tool, useless, with_private
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.judged import judged
 from retinue.types import (
@@ -262,6 +262,10 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
         if not tool.repeatable:
             await run.recorder.recover(run, call.id)
             return ToolResult(text=_cut_off(run, begun), is_error=True, not_run="outcome_unknown")
+        answer = run.state.answers.get(call.id)
+        edited = answer is not None and answer.arguments is not None
+        refuse_another(tool, call, run.state.asked_about.get(call.id))
+        refuse_another(tool, call, (begun.name, storable(call.arguments) if edited else begun.arguments))
         arguments = tool.parse(begun.arguments)
         tool = await judged(given, arguments)
         _refuse_denied(

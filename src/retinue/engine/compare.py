@@ -63,6 +63,7 @@ _VOLATILE = frozenset(
         "unmet",
         "concern",
         "of_copy",
+        "of_call",
     }
 )
 """Fields of an event that hold clocks, machines and the files of the moment (what a call would change, as a

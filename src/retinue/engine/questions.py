@@ -27,7 +27,7 @@ from retinue.errors import Refused
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, now
 from retinue.run import Admitted, Run
 from retinue.run_state import Grant, grant_of
-from retinue.tool_running import asked_before, asked_of
+from retinue.tool_running import asked_before, asked_of, refuse_another
 from retinue.tools.base import Tool
 from retinue.types import ToolCall
 
@@ -96,6 +96,7 @@ class Questions:
 
     async def gate(self, run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> Admitted:
         """Judge a call by the rules and by what could leave with it, and ask where they say so."""
+        refuse_another(tool, call, run.state.asked_about.get(call.id))
         asked = await asked_before(run, tool, arguments)
         verdict = self._judged(run, asked)
         if verdict.action == "deny":

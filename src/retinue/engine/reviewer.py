@@ -9,6 +9,7 @@ whatever is not a plain yes leaves the call to the person. A call can be worded 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import time
 from functools import cache
@@ -61,9 +62,9 @@ def may_clear(asked: Asked, verdict: Verdict) -> bool:
 
 async def clears(tree: RunTree, run: Run, tool: Tool, call: ToolCall, asked: Asked) -> bool:
     """Whether the call may run unasked. What was said of it before a restart is not paid for again."""
-    earlier = run.state.reviews.get(call.id)
+    earlier, of_call = run.state.reviews.get(call.id), _digest(tool, call)
     if earlier is not None:
-        return earlier.cleared
+        return earlier.cleared and earlier.of_call == of_call
     if tree.config.reviewed is not None:  # in a replay
         found = await tree.config.reviewed(run.id, call.id)
         if found is None:
@@ -81,8 +82,13 @@ async def clears(tree: RunTree, run: Run, tool: Tool, call: ToolCall, asked: Ask
             unwind(error)
             return False
         facts = await _reviewed(run, asking)
-    await run.log.write(CallReviewed, call_id=call.id, tool=tool.name, **facts)
+    await run.log.write(CallReviewed, call_id=call.id, tool=tool.name, of_call=of_call, **facts)
     return bool(facts["cleared"])
+
+
+def _digest(tool: Tool, call: ToolCall) -> str:
+    said = json.dumps([tool.name, storable(call.arguments)])
+    return hashlib.sha256(said.encode()).hexdigest()[:32]
 
 
 async def _request(tree: RunTree, run: Run, tool: Tool, asked: Asked) -> ModelRequest | None:

@@ -326,6 +326,8 @@ class CallReviewed(Event, frozen=True, kw_only=True, tag="call_reviewed"):
     model: str = ""
     usage: Usage = Usage()
     duration_ms: int = 0
+    of_call: str = ""
+    """A digest of the tool and the arguments that were looked at: nothing else is cleared."""
 
 
 class ChildStarted(Event, frozen=True, kw_only=True, tag="child_started"):
