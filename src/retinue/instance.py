@@ -6,6 +6,7 @@ The lower part of the front door, `app`; `beginnings` is between the two. Begins
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
 import threading
@@ -284,19 +285,21 @@ class Instance(Generic[Deps]):
         await self.owners.release()
 
     async def __aexit__(self, *_: object) -> None:
-        try:
-            await self._workflows.stop_all("the program ended")
-            self._approve_function.close()
-            await self._observers.close()
-            if self._telemetry is not None:
-                await self._telemetry.close()
-            if self._owners is not None:
-                await self._owners.release()
+        async with contextlib.AsyncExitStack() as ending:  # the last first, each whatever became of the others
+            ending.callback(self._forget_all)
             if self._services is not None:
-                await self._services.close()
-        finally:
-            self._workflows.clear()
-            self._services = self._loop = self._owners = self._take_up = self._telemetry = None
+                ending.push_async_callback(self._services.close)
+            if self._owners is not None:
+                ending.push_async_callback(self._owners.release)
+            if self._telemetry is not None:
+                ending.push_async_callback(self._telemetry.close)
+            ending.push_async_callback(self._observers.close)
+            ending.callback(self._approve_function.close)
+            await self._workflows.stop_all("the program ended")
+
+    def _forget_all(self) -> None:
+        self._workflows.clear()
+        self._services = self._loop = self._owners = self._take_up = self._telemetry = None
 
     def reload(self) -> LoadedSettings:
         """Read the settings again. Runs that start from now on go by them; tools and database stay."""

@@ -184,9 +184,67 @@ def test_a_loop_that_died_holds_nobodys_run(tmp_path: Path) -> None:
             return await retinue.abandoned(root)
 
     dead = asyncio.new_event_loop()
+    dead.set_exception_handler(lambda *_: None)  # that its tasks were never ended is what this is about
     root = dead.run_until_complete(begin())
     dead.close()
     assert asyncio.run(look(root))
+
+
+def heartbeats() -> list[str]:
+    return [each.get_name() for each in asyncio.all_tasks() if each.get_name().startswith("heartbeat")]
+
+
+class SlowToBeat(MemoryStore):
+    """Hears of an owner when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def beat(self, owner: str, place: str) -> None:
+        self.asked.set()
+        await self.goes_on.wait()
+        await super().beat(owner, place)
+
+
+async def test_who_lets_go_while_becoming_an_owner_has_no_heartbeat_left() -> None:
+    store = SlowToBeat()
+    owners = Owners(store, busy=lambda: False)
+    claiming = asyncio.create_task(owners.watch(["seems alive"]))
+    await store.asked.wait()
+    releasing = asyncio.create_task(owners.release())
+    await asyncio.sleep(0)
+    store.goes_on.set()
+    await asyncio.gather(claiming, releasing)
+    assert (owners.id, heartbeats(), await store.owners()) == (None, [], [])
+
+
+async def test_closing_that_is_broken_off_ends_the_heartbeat_and_lets_go(tmp_path: Path) -> None:
+    began, told, goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def stubborn(request: object) -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.set()
+            await goes_on.wait()
+        return ""
+
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    async with opened(url, tmp_path) as other:
+        retinue = Retinue(model=ScriptedModel(stubborn), db=url, cwd=tmp_path, environ={})
+        await retinue.open()
+        root = await retinue.start(ROOT, "go")
+        await began.wait()
+        closing = asyncio.create_task(retinue.aclose())
+        await told.wait()
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert heartbeats() == []
+        assert await other.abandoned(root), "and whoever looks need not wait for it"
+        goes_on.set()
 
 
 async def test_of_two_who_take_up_the_same_run_one_does(durable_url: str, tmp_path: Path) -> None:

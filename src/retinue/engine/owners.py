@@ -98,10 +98,11 @@ class Owners:
 
     async def release(self) -> None:
         """Let go of everything. Whoever looks from now on need not wait."""
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.wait([self._beating])
-        async with self._changing:
+        async with self._changing:  # who is about to be an owner is one first, with a heartbeat to end
+            if self._beating is not None:
+                self._beating.cancel()
+                await asyncio.wait([self._beating])
+            self._watching = False
             await self._let_go()
 
     def forget(self) -> None:
