@@ -40,6 +40,8 @@ class Issuer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, A
         self.refresh: dict[str, RefreshToken] = {}
         self.refuses = False
         self.renewed = 0
+        self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.goes_on.set()
 
     @property
     def every_secret(self) -> list[str]:
@@ -82,7 +84,7 @@ class Issuer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, A
         self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
     ) -> OAuthToken:
         del self.codes[authorization_code.code]
-        return self._given(client.client_id, authorization_code.scopes, authorization_code.resource)
+        return self.give(client.client_id, authorization_code.scopes, authorization_code.resource)
 
     async def load_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: str
@@ -92,11 +94,13 @@ class Issuer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, A
     async def exchange_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
+        self.asked.set()
+        await self.goes_on.wait()
         if self.refuses or self.refresh[refresh_token.token].expires_at is not None:
             raise TokenError("invalid_grant", "no more")
         self.refresh[refresh_token.token] = refresh_token.model_copy(update={"expires_at": 1})
         self.renewed += 1
-        return self._given(client.client_id, scopes, refresh_token.resource)
+        return self.give(client.client_id, scopes, refresh_token.resource)
 
     async def load_access_token(self, token: str) -> AccessToken | None:
         found = self.access.get(token)
@@ -108,7 +112,8 @@ class Issuer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, A
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
         self.access.pop(token.token, None)
 
-    def _given(self, client: str, scopes: list[str], resource: str | None) -> OAuthToken:
+    def give(self, client: str, scopes: list[str], resource: str | None) -> OAuthToken:
+        """What a login is given, here or elsewhere."""
         one, two = f"access-{secrets.token_urlsafe(24)}", f"refresh-{secrets.token_urlsafe(24)}"
         until = int(time.time()) + 3600
         self.access[one] = AccessToken(

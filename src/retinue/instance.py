@@ -285,7 +285,7 @@ class Instance(Generic[Deps]):
         await self.owners.release()
 
     async def __aexit__(self, *_: object) -> None:
-        async with contextlib.AsyncExitStack() as ending:  # the last first, each whatever became of the others
+        async with contextlib.AsyncExitStack() as ending:  # the last first, each in any case
             ending.callback(self._forget_all)
             if self._services is not None:
                 ending.push_async_callback(self._services.close)

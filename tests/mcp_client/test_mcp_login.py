@@ -17,7 +17,7 @@ from mcp_authorization import Guarded, guarded_server
 from mcp_world import World, trusting
 from retinue import Retinue
 from retinue.events import Event, ToolReturned
-from retinue.mcp.login import ServerLogin, keep_login, kept_login, login_file
+from retinue.mcp.login import ServerLogin, forget_login, keep_login, kept_login, login_file
 from retinue.mcp.servers import list_server
 from retinue.secret_names import is_secret
 from retinue.testing import call
@@ -180,6 +180,59 @@ async def test_two_that_need_another_token_at_once_renew_it_once(world: World) -
             found = await asyncio.gather(*(list_server(*each) for each in listing))
         assert [len(each.tools) for each in found] == [1, 1]
         assert place.issuer.renewed == 1
+
+
+async def test_a_login_that_is_forgotten_while_it_is_renewed_stays_forgotten(world: World) -> None:
+    async with guarded_server() as place:
+        await logged_in(world, place)
+        place.issuer.revoke_access()
+        place.issuer.goes_on.clear()
+        heard = len(place.heard)
+        calling = asyncio.create_task(answers(world))
+        await place.issuer.asked.wait()
+        assert forget_login(place.url)
+        place.issuer.goes_on.set()
+        found, _ = await calling
+        assert place.issuer.renewed == 1
+        assert "wants a login" in found[0].text
+        assert kept_login(place.url).tokens is None
+        given = [token for token in place.issuer.access if token in login_file().read_text()]
+        sent = [each for each in place.heard[heard:] if each]
+        assert (given, len(sent)) == ([], 1), "what came too late is neither kept nor used"
+
+
+async def test_a_login_that_is_given_anew_while_an_older_one_is_renewed_is_the_one_that_is_kept(
+    world: World,
+) -> None:
+    async with guarded_server() as place:
+        await logged_in(world, place)
+        place.issuer.revoke_access()
+        place.issuer.goes_on.clear()
+        before = kept_login(place.url)
+        calling = asyncio.create_task(answers(world))
+        await place.issuer.asked.wait()
+        forget_login(place.url)
+        given = place.issuer.give(next(iter(place.issuer.clients)), ["read"], place.url).model_dump()
+        keep_login(place.url, lambda kept: msgspec.structs.replace(before, tokens=given))
+        place.issuer.goes_on.set()
+        found, _ = await calling
+        assert "you came with Bearer ***" in found[0].text
+        assert kept_login(place.url).tokens == given
+
+
+async def test_a_login_that_is_forgotten_before_it_is_renewed_is_not_renewed(world: World) -> None:
+    async with guarded_server() as place:
+        await logged_in(world, place)
+        before = ServerLogin("shop", place.url)
+        flow = before.async_auth_flow(httpx2.Request("POST", place.url))
+        sent = await anext(flow)
+        forget_login(place.url)
+        again = await flow.asend(httpx2.Response(401, request=sent))
+        assert "Authorization" not in again.headers
+        with pytest.raises(StopAsyncIteration):
+            await flow.asend(httpx2.Response(401, request=again))
+        assert "wants a login" in before.asks
+        assert place.issuer.renewed == 0
 
 
 async def test_a_right_that_is_missing_is_noted_beside_a_token_that_another_renewed_meanwhile(

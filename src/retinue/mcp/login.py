@@ -99,6 +99,17 @@ def keep_login(url: str, how: Callable[[KeptLogin], KeptLogin]) -> None:
         known[key] = how(known.get(key) or KeptLogin(url=key))
 
 
+def keep_renewed(url: str, before: dict[str, Any], how: Callable[[KeptLogin], KeptLogin]) -> KeptLogin:
+    """Change what is kept if that is still what was renewed, and return what is kept then. A login that was
+    forgotten meanwhile stays forgotten, and one that was given anew is worth more."""
+    key = login_key(url)
+    with _changing() as known:
+        login = known.get(key) or KeptLogin(url=key)
+        if login.tokens == before:
+            known[key] = login = how(login)
+        return login
+
+
 def forget_login(url: str) -> bool:
     """Whether there was one."""
     key = login_key(url)
@@ -148,9 +159,20 @@ class _Kept:
     def __init__(self, url: str, person: Person | None) -> None:
         self.url, self._anew = url, person is not None
         self.login = kept_login(url)
+        self._renewing: dict[str, Any] | None = None
+        """The tokens that others are to replace, while they are asked for."""
         if person is not None:
             client = self.login.client if person.registered else None
             self.login = msgspec.structs.replace(self.login, tokens=None, expires_at=None, client=client)
+
+    @contextmanager
+    def renewal(self) -> Generator[None]:
+        """Tokens that are set in here replace those of now, and no others."""
+        self._renewing = self.login.tokens
+        try:
+            yield
+        finally:
+            self._renewing = None
 
     async def reread(self) -> bool:
         """Whether another process has logged in or renewed since."""
@@ -177,7 +199,13 @@ class _Kept:
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         ends = None if tokens.expires_in is None else time.time() + tokens.expires_in
-        await self.write(tokens=_plain(tokens), expires_at=ends)
+        given = {"tokens": _plain(tokens), "expires_at": ends}
+        if self._renewing is None:
+            await self.write(**given)
+            return
+        self.login = await asyncio.to_thread(
+            keep_renewed, self.url, self._renewing, lambda login: msgspec.structs.replace(login, **given)
+        )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         client = self.login.client
@@ -255,7 +283,7 @@ class ServerLogin(OAuthClientProvider):
         if not _same_place(request.url, httpx2.URL(self.context.server_url)):
             yield request  # a token goes to the server that it was issued for, and nowhere else
             return
-        response, renewed = None, False
+        response, renewed, configured = None, False, request.headers.get("Authorization")
         if await self._kept.reread() or not self._initialized:
             await self._initialize()
         while response is None or (
@@ -265,10 +293,13 @@ class ServerLogin(OAuthClientProvider):
             if stale and self.context.can_refresh_token():
                 renewed = True
                 async with _renewing():
-                    if not await self._renewed_elsewhere():
-                        await self._handle_refresh_response((yield await self._refresh_token()))
+                    if not await self._renewed_elsewhere() and self.context.can_refresh_token():
+                        with self._kept.renewal():
+                            await self._handle_refresh_response((yield await self._refresh_token()))
             if self.context.is_token_valid():
                 self._add_auth_header(request)
+            elif response is not None:
+                _set_authorization(request, configured)  # what it had is forgotten
             response = yield request
         if not await self._wants_person(response) or self._person is None:
             return
@@ -288,6 +319,13 @@ class ServerLogin(OAuthClientProvider):
             raise ToolError(f"the login at {self._server} failed: {_said(error)}") from None
         finally:
             await flow.aclose()
+
+    async def _handle_refresh_response(self, response: httpx2.Response) -> bool:
+        """Go on with what is kept after a renewal, whether that is what it brought or not."""
+        renewed = await super()._handle_refresh_response(response)
+        if renewed or await self._kept.reread():
+            await self._initialize()
+        return renewed
 
     async def _renewed_elsewhere(self) -> bool:
         """Whether another process, or another connection, was faster: a token is renewed once."""
@@ -332,6 +370,12 @@ class ServerLogin(OAuthClientProvider):
         own = url.host == httpx2.URL(self.context.server_url).host
         if url.scheme != "https" and not (url.scheme == "http" and (own or _is_loopback(url.host))):
             raise ToolError(f"the login at {self._server} failed: it leads to {url.scheme}://{url.host}")
+
+
+def _set_authorization(request: httpx2.Request, value: str | None) -> None:
+    request.headers.pop("Authorization", None)
+    if value is not None:
+        request.headers["Authorization"] = value
 
 
 def _same_place(one: httpx2.URL, other: httpx2.URL) -> bool:
