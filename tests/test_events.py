@@ -204,7 +204,7 @@ def test_the_json_form_is_stable() -> None:
     assert encode(event) == (  # pyright: ignore[reportArgumentType]
         b'{"type":"tool_called","run_id":"r1","root_id":"r1","parent_id":null,"depth":0,"seq":1,"at":1.0,'
         b'"pos":0,"v":2,"call_id":"1","name":"grep","arguments":"{\\"pattern\\":\\"x\\"}","effect":"read",'
-        b'"repeatable":true,"address":""}'
+        b'"repeatable":true,"address":"","private":[]}'
     )
 
 

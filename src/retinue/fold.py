@@ -545,6 +545,7 @@ def remains(state: RunState) -> RunState:
         kept.started = msgspec.structs.replace(
             state.started, system="", parts=(), rendered="", images=(), tools=(), history=()
         )
+    kept.private = state.reads()
     kept.is_remains = True
     return kept
 
@@ -552,7 +553,7 @@ def remains(state: RunState) -> RunState:
 _REMAINS = (
     *("standing", "seq", "pos", "step", "step_open", "model", "usage", "turns", "tool_calls", "duration_ms"),
     *("report", "finished", "reported", "cancelled", "pieces", "asked_again", "began_at", "last_at"),
-    *("private", "said", "found", "links", "followed", "cleared", "withheld", "rejected", "granted"),
+    *("said", "found", "links", "followed", "cleared", "withheld", "rejected", "granted"),
     *("files", "brought", "seen_messages"),
 )
 

@@ -348,6 +348,10 @@ async def always_due(what: int | str) -> None:
     """Nothing is played back: a step or a call begins as soon as it can."""
 
 
+def not_recorded(call_id: str) -> None:
+    """Nothing is played back: a tool says itself which private data a call brings."""
+
+
 def _nobody(run: Run, call_id: str) -> None:
     """Nobody waits for a call of this run."""
 
@@ -424,6 +428,8 @@ class Run:
     """In a replay: waits until a step began then, so that it is asked with what it was asked with."""
     call_due: Callable[[str], Awaitable[None]] = always_due
     """In a replay: waits for the end of the run, if it was stopped then before it came to this call."""
+    brings: Callable[[str], tuple[str, ...] | None] = not_recorded
+    """In a replay: the private data that a call was said to bring when it began then."""
     corrections: int = 2
     deps: Any = None
     """What the program handed to the workflow, for its tools."""

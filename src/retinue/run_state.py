@@ -296,6 +296,17 @@ class RunState:
             self.messages.extend(self.queued)
             self.queued = []
 
+    def reads(self, call_id: str = "") -> dict[str, None]:
+        """The private data that may be known to this run: what it has read, and what calls bring that have
+        begun and not returned. These leave files in the workspace before their result is there.
+
+        With the id of a call that its model made: to whoever wrote that call, who knew nothing of those
+        beside it. Code that one of these runs does, and so it is not with the calls of code.
+        """
+        beside = self.calls if call_id in self.calls else {}
+        begun = (one for one in self.begun.values() if one.call_id.partition("/")[0] not in beside)
+        return {**self.private, **dict.fromkeys(name for one in begun for name in one.private)}
+
     def has_read(self, names: Iterable[str]) -> None:
         """Private data is before the model from here on, and nothing takes that back."""
         for name in names:

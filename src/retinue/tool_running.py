@@ -168,6 +168,7 @@ async def run_tool(
         inquire=inquire,
         seconds=math.inf if (left := run.clock.of_tool(math.inf).left) is None else left,
     )
+    private: tuple[str, ...] = ()  # of a result that cannot be used as well
     try:
         async with (
             run.recorder.around(run, tool, call.id, sealed=asked.sealed),
@@ -175,6 +176,8 @@ async def run_tool(
         ):
             work = tool.call(arguments, about)
             returned = await (work if tool.ours else in_own_task(work))
+            if isinstance(returned, ToolResult):
+                private = names_in(tool.name, returned.private)
             result = _sound(tool.name, as_text(tool.name, returned))
             if result.images and not result.as_read:
                 result = await asyncio.to_thread(bounded, result)
@@ -184,7 +187,7 @@ async def run_tool(
             denied("path", str(error))
         unwind(error)
         # It may quote what was read; even of a file that is not there it names those beside it.
-        return await with_private(run, tool, arguments, failure(error))
+        return await with_private(run, tool, arguments, replace(failure(error), private=private))
     except (Fenced, StoreError):
         raise
     except Exception as error:
@@ -192,7 +195,7 @@ async def run_tool(
         if isinstance(error, TimeoutError) and clock and clock.expired:  # and not one of the tool's own
             late = ToolResult(text=_late(tool, clock), is_error=True)
             return await with_private(run, tool, arguments, late)  # what it has saved by then is there
-        return await with_private(run, tool, arguments, broken(tool.name, error))
+        return await with_private(run, tool, arguments, replace(broken(tool.name, error), private=private))
     finally:
         over = True
     if tool.effect != "delegate":  # a child charges what it uses itself
@@ -233,11 +236,36 @@ async def with_private(run: Run, tool: Tool, arguments: dict[str, Any], result: 
     program's own may say that it did not run, and show what it has read."""
     if tool.private is None or (result.not_run and tool.ours):
         return result
+    return replace(result, private=(*result.private, *await _private_of(run, tool, arguments)))
+
+
+def names_in(tool: str, said: object) -> tuple[str, ...]:
+    """What was said to be private, where others said it: may be of any type, and is not nothing for that."""
+    if isinstance(said, tuple | list) and all(isinstance(name, str) for name in cast("list[Any]", said)):
+        return tuple(cast("list[str]", said))
+    return (f"what {tool} returned",)
+
+
+async def brings(run: Run, tool: Tool, call_id: str, arguments: dict[str, Any]) -> tuple[str, ...]:
+    """The private data that a call may leave behind as soon as it has begun, by name."""
+    recorded = run.brings(call_id)
+    if recorded is not None:
+        return recorded
     try:
-        names = await briefly(tool.private, arguments, run.files)
+        return names_in(tool.name, await _private_of(run, tool, arguments))
+    except Exception as error:  # of a program's function, which is asked again for the result, and heard then
+        unwind(error)
+        return (f"what {tool.name} returned",)
+
+
+async def _private_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> tuple[str, ...]:
+    """The names of the private data that a call returns."""
+    if tool.private is None:
+        return ()
+    try:
+        return await briefly(tool.private, arguments, run.files)
     except TimeoutError:  # what nobody knows of is taken for private
-        names = (f"what {tool.name} returned",)
-    return replace(result, private=(*result.private, *names))
+        return (f"what {tool.name} returned",)
 
 
 def _forbids(run: Run, tool: Tool, address: AddressFrom, url: str) -> Refused | None:

@@ -30,7 +30,17 @@ from retinue.run import Admitted, Run, no_guidance, storable
 from retinue.run_state import RunState
 from retinue.standing import call_outcome
 from retinue.threads import briefly, ours
-from retinue.tool_running import asked_of, broken, failure, refuse_another, run_tool, useless, with_private
+from retinue.tool_running import (
+    asked_of,
+    brings,
+    broken,
+    failure,
+    names_in,
+    refuse_another,
+    run_tool,
+    useless,
+    with_private,
+)
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.judged import judged
 from retinue.types import (
@@ -146,7 +156,9 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
         unwind(error)
         result = await _of_program(run, call, broken(name, error))
     result = with_unstarted(run, call, result)
-    text, saved = _fit(run, name, storable(result.text), most or run.limits.tool_output)
+    text, saved = storable(result.text), None
+    if not result.as_read:  # as it was cut then
+        text, saved = _fit(run, name, text, most or run.limits.tool_output)
     result = replace(result, text=text, fields=_of_code(result.fields, most))
     duration = int((time.perf_counter() - began) * 1000)
     try:
@@ -206,7 +218,8 @@ def _noted(run: Run, call: ToolCall, name: str, result: ToolResult, duration: in
     try:
         _note(run, call, name, result, duration)
     except Unwritable as error:
-        result = ToolResult(text=useless(name, str(error)), is_error=True)
+        private = names_in(name, result.private)
+        result = ToolResult(text=useless(name, str(error)), is_error=True, private=private)
         _note(run, call, name, result, duration)
     run.returned(run, call.id)
     return result
@@ -261,7 +274,10 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
     if begun is not None:
         if not tool.repeatable:
             await run.recorder.recover(run, call.id)
-            return ToolResult(text=_cut_off(run, begun), is_error=True, not_run="outcome_unknown")
+            left = begun.private  # what it has saved by then may be there
+            return ToolResult(
+                text=_cut_off(run, begun), is_error=True, not_run="outcome_unknown", private=left
+            )
         answer = run.state.answers.get(call.id)
         edited = answer is not None and answer.arguments is not None
         refuse_another(tool, call, run.state.asked_about.get(call.id))
@@ -280,11 +296,12 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
         passed = await _let_pass(run, given, call)
     if isinstance(passed, ToolResult):
         return passed
-    tool, arguments, admitted = passed
+    tool, arguments, private, admitted = passed
     edited = admitted.edited
     if edited is not None:
         arguments = _parse_edited(tool, edited)
         tool = await judged(given, arguments)
+        private = await brings(run, tool, call.id, arguments)
         _refuse_denied(run, tool, call, arguments, "the person changed the arguments of this call, and")
     run.log.note(
         ToolCalled,
@@ -294,6 +311,7 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
         effect=tool.effect_of(arguments),
         repeatable=tool.repeatable,
         address=admitted.address,
+        private=private,
     )
     if not tool.repeatable:
         await (
@@ -314,8 +332,9 @@ def _cut_off(run: Run, begun: ToolCalled) -> str:
 
 async def _let_pass(
     run: Run, given: Tool, call: ToolCall
-) -> tuple[Tool, dict[str, Any], Admitted] | ToolResult:
-    """The tool for this very call, its arguments and how it may run; or its result where it does not."""
+) -> tuple[Tool, dict[str, Any], tuple[str, ...], Admitted] | ToolResult:
+    """The tool for this very call, its arguments, the private data that it may bring and how it may run; or
+    its result where it does not."""
     _refuse_repetition(run, given, call)
     arguments = _parsed(given, call.arguments)
     tool = await judged(given, arguments)
@@ -328,7 +347,9 @@ async def _let_pass(
     if tool.unsealed is not None and run.authority.rules.sandbox != "off":
         network = run.authority.rules.sandbox_network
         await asyncio.to_thread(tool.unsealed, run.files, network, True)  # it can be asked about from here on
-    return tool, arguments, await run.gate(run, tool, call, arguments)
+    private = await brings(run, tool, call.id, arguments)
+    # Last, and nothing is waited for after it: what it is judged by is what is so when the call begins.
+    return tool, arguments, private, await run.gate(run, tool, call, arguments)
 
 
 def _parse_edited(tool: Tool, edited: str) -> dict[str, Any]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from retinue import AgentSpec, Answer, Retinue, tool
 from retinue.events import ToolReturned
 from retinue.testing import ScriptedModel, call
-from retinue.tools.base import Tool
+from retinue.tools.base import Tool, ToolResult
 
 
 @tool(effect="read")
@@ -45,12 +45,7 @@ async def unsure(number: str) -> str:
 
 @pytest.mark.parametrize("given", [exits, cancels, hangs, unsure], ids=lambda each: each.name)
 async def test_a_tool_of_a_program_that_fails_has_shown_private_data(given: Tool) -> None:
-    agent = AgentSpec(name="a", description="a", prompt="You work.", tools=(given.name,))
-    model = ScriptedModel([call(given.name, number="7"), "done"])
-    async with Retinue(model=model, db="memory:", project=False, tools=[given], agents=[agent]) as retinue:
-        report = await retinue.run("a", "go")
-        events = await retinue.store.events(report.run_id)
-    (returned,) = [e for e in events if isinstance(e, ToolReturned)]
+    returned = await _returned(given)
     assert returned.private == (f"what {given.name} returned",)
 
 
@@ -74,3 +69,63 @@ async def test_an_approval_holds_for_no_call_whose_id_a_model_guessed(tmp_path: 
     assert asked == ["write", "bash"]
     assert report.outcome == "rejected"
     assert not (tmp_path / "there").exists()
+
+
+@tool(effect="spend")
+async def buys(number: str) -> str:
+    """Buy it."""
+    return "secret 4711"
+
+
+@tool(effect="network")
+async def unusable(number: str) -> ToolResult:
+    """Look it up."""
+    return ToolResult(text="secret 4711", usage=cast("Any", 7), private=("the ledger",))
+
+
+@tool(effect="network")
+async def unwritable(number: str) -> ToolResult:
+    """Look it up."""
+    return ToolResult(text="secret 4711", files=cast("Any", (object(),)), private=("the ledger",))
+
+
+@tool(effect="network")
+async def misnamed(number: str) -> ToolResult:
+    """Look it up."""
+    return ToolResult(text="secret 4711", private=cast("Any", 7))
+
+
+@tool(effect="read", private=cast("Any", lambda arguments, files: 7))
+async def unnamed(number: str) -> str:
+    """Look it up."""
+    return "secret 4711"
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (buys, "what buys returned"),
+        (unusable, "the ledger"),
+        (unwritable, "the ledger"),
+        (misnamed, "what misnamed returned"),
+        (unnamed, "what unnamed returned"),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+async def test_what_a_tool_of_a_program_returned_is_private_whether_it_can_be_used_or_not(
+    given: Tool, name: str
+) -> None:
+    returned = await _returned(given)
+    assert name in returned.private
+
+
+async def _returned(given: Tool) -> ToolReturned:
+    agent = AgentSpec(name="a", description="a", prompt="You work.", tools=(given.name,))
+    model = ScriptedModel([call(given.name, number="7"), "done"])
+    async with Retinue(
+        model=model, db="memory:", project=False, tools=[given], agents=[agent], yes=True
+    ) as retinue:
+        report = await retinue.run("a", "go")
+        events = await retinue.store.events(report.run_id)
+    (returned,) = [e for e in events if isinstance(e, ToolReturned)]
+    return returned

@@ -265,7 +265,7 @@ def test_search_results_are_gone_to_so_often_and_then_a_person_is_asked(hosts: i
     state.found.update(urls)
     gone = 0
     for number, url in enumerate(urls):
-        passage = flows.leaving("web_fetch", "addresses", {"url": url}, state, [state])
+        passage = flows.leaving("web_fetch", "addresses", {"url": url}, state.private, [state])
         if passage.concern is not None:
             break
         gone += 1
@@ -288,7 +288,7 @@ def test_search_results_are_gone_to_so_often_and_then_a_person_is_asked(hosts: i
 def test_an_address_that_is_a_name_among_the_arguments_is_one(arguments: dict[str, object]) -> None:
     state = RunState()
     state.private["notes.md"] = None
-    passage = flows.leaving("net", "addresses", arguments, state, [state])
+    passage = flows.leaving("net", "addresses", arguments, state.private, [state])
     assert passage.address == "composed"
     assert passage.concern is not None
 

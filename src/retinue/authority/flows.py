@@ -1,7 +1,7 @@
 """What may leave: a run that has read private data dials no address that a model put together, unasked.
 
 Private data, untrusted content and a way out are harmless in pairs. So a run that has read private data
-(`RunState.private`) goes by itself only to addresses that others have written: a person, a search, the link
+(`known_to`) goes by itself only to addresses that others have written: a person, a search, the link
 of a page. An attacker who wrote a page does not know the secret, so no address on it can hold it; one that
 does stands nowhere yet. Choosing among links or results carries a little too, so those are counted.
 
@@ -60,13 +60,30 @@ class Passage:
     concern: Concern | None = None
 
 
-def leaving(tool: str, out: Out, arguments: Any, own: RunState, workflow: Collection[RunState]) -> Passage:
-    """What is to be said of a call that could carry away what its run has read."""
-    if out == "nowhere" or not own.private:
+def known_to(own: RunState, call_id: str, workflow: Collection[RunState]) -> tuple[str, ...]:
+    """The private data that may be in what a call of a run was given, by name.
+
+    Code also finds the reports of children that its run has not been told of yet: they are in its workspace
+    first.
+    """
+    names = own.reads(call_id)
+    if call_id not in own.calls:
+        for child in workflow:
+            began = child.started and own.children.get(child.started.run_id)
+            if began and began.background and own.lately.get((began.child_id, began.call_id)) is None:
+                names |= child.reads()
+    return tuple(names)
+
+
+def leaving(
+    tool: str, out: Out, arguments: Any, private: Collection[str], workflow: Collection[RunState]
+) -> Passage:
+    """What is to be said of a call that could carry away private data, by what its run may have read."""
+    if out == "nowhere" or not private:
         return Passage()
     if out == "anywhere":
         key = f"tool {tool}"
-        why = f"{_read(own)}, and whatever {tool} is told goes to others"
+        why = f"{_read(private)}, and whatever {tool} is told goes to others"
         return Passage(address="composed", concern=_unless(key, why, tool, workflow))
     worst: AddressFrom = ""
     concerns: list[Concern] = []
@@ -75,7 +92,7 @@ def leaving(tool: str, out: Out, arguments: Any, own: RunState, workflow: Collec
         if _ORDER.index(origin) > _ORDER.index(worst):
             worst = origin
         if origin == "composed" or (origin in ("link", "found") and _one_too_many(target, workflow)):
-            concern = _about(tool, target, origin, own, workflow)
+            concern = _about(tool, target, origin, private, workflow)
             concerns += [] if concern is None else [concern]
     return Passage(address=worst, concern=_together(concerns))
 
@@ -147,7 +164,7 @@ def _hosts(arguments: str) -> tuple[str, ...]:
 
 
 def _about(
-    tool: str, target: Target, origin: AddressFrom, own: RunState, workflow: Collection[RunState]
+    tool: str, target: Target, origin: AddressFrom, private: Collection[str], workflow: Collection[RunState]
 ) -> Concern | None:
     host = target.authority
     if origin in ("link", "found"):
@@ -157,7 +174,7 @@ def _about(
             "this address was put together: it stands neither in what was asked, nor in a search result, nor "
             "as a link on a fetched page"
         )
-    why = f"{_read(own)}, and {whence}; what was read could leave with it, to {host}"
+    why = f"{_read(private)}, and {whence}; what was read could leave with it, to {host}"
     return _unless(f"host {host}", why, f"{tool}({target.origin}/*)", workflow)
 
 
@@ -177,8 +194,8 @@ def _unless(key: str, why: str, rule: str, workflow: Collection[RunState]) -> Co
     return Concern(why=why, about=(key,), rule=rule)
 
 
-def _read(own: RunState) -> str:
-    names = list(own.private)
+def _read(private: Collection[str]) -> str:
+    names = list(private)
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"this run has read {', '.join(names[:NAMED])}{more}"
 

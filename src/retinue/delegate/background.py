@@ -68,7 +68,7 @@ def background_tool(runner: ChildRunner) -> Tool:
             return listed([child_of(runner, ctx, child_id)])
         if operation == "message":
             needs("message", text=text)
-            await runner.message_child(ctx.run_id, child_id, text)
+            await runner.message_child(ctx.run_id, child_id, text, ctx.call_id)
             return "delivered: it reads this before its next step"
         if operation == "cancel":
             report = await runner.cancel_child(ctx.run_id, child_id, "cancelled by its parent")

@@ -28,6 +28,7 @@ def way(
         name=name,
         description=describe(name),
         effect="delegate",
+        private=False,  # what a child has read, its own end says
         risk=risk,
         repeatable=True,
         timeout=None,

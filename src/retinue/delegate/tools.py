@@ -75,6 +75,7 @@ def agent_tool(spec: AgentSpec, runner: ChildRunner) -> Tool:
         description=spec.description,
         schema=spec.input_schema or PROMPT_SCHEMA,
         effect="delegate",
+        private=False,  # what the child has read, its own end says
         call=call,
         repeatable=True,
         timeout=None,

@@ -34,7 +34,7 @@ from retinue.instructions import NestedInstructions
 from retinue.mcp.search import search_tool
 from retinue.mcp.tools import server_of
 from retinue.models.base import Model, lacking
-from retinue.run import Run, RunLog, SystemPrompt, always_due, no_guidance, storable
+from retinue.run import Run, RunLog, SystemPrompt, always_due, no_guidance, not_recorded, storable
 from retinue.run_state import RunState
 from retinue.skills import Skill
 from retinue.tools.base import Tool
@@ -290,6 +290,7 @@ def build(
         metadata=config.options.metadata,
         due=played.due if played is not None else always_due,
         call_due=played.call_due if played is not None else always_due,
+        brings=played.brings if played is not None else not_recorded,
         in_copy=workflow.isolation.copies(spec, parent),
         recorded_ms=played.duration_ms if played is not None else None,
         recorded_cuts=list(played.cuts) if played is not None else None,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from retinue import context
+from retinue.authority.flows import known_to
 from retinue.budget import HeldPlaces
 from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.delegate import AGENTS, AskedAgain, ChildInfo, ChildRequest
@@ -104,9 +105,8 @@ class Children:
                 request.places.take()
             parent.budget.admit_child(as_tool=request.as_tool)
             # Before its parent's: where this cannot be written, the parent's log must not have begun it.
-            first = started(
-                config, run, request.prompt, call_id=request.call_id, private=parent.state.private
-            )
+            read = known_to(parent.state, request.call_id, self.tree.states())
+            first = started(config, run, request.prompt, call_id=request.call_id, private=read)
         except BaseException:
             budget.release()
             raise
@@ -197,11 +197,11 @@ class Children:
             self.tree.cancel(child_id, reason, by="parent")
         return await self.wait(parent_id, child_id)
 
-    async def message_child(self, parent_id: str, child_id: str, text: str) -> None:
+    async def message_child(self, parent_id: str, child_id: str, text: str, call_id: str) -> None:
         child = self._child(parent_id, child_id)
         if isinstance(child, Report) or child.over:
             raise ToolError(f"the child {child_id} has ended and reads no more messages")
-        read = tuple(self.tree.run(parent_id).state.private)
+        read = known_to(self.tree.run(parent_id).state, call_id, self.tree.states())
         written = child.run.log.write(MessageReceived, text=text, sender="parent", private=read)
         self.tree.spoken_to(child_id)
         await written
@@ -276,7 +276,7 @@ class Children:
                     status=state.status if state else "pending",
                     background=began.background,
                     doing=self._doing(run_id, state),
-                    private=tuple(state.private) if state else (),
+                    private=tuple(state.reads()) if state else (),
                 )
             )
         return rows

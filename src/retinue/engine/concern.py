@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 
-from retinue.authority.flows import Concern, Passage, leaving
+from retinue.authority.flows import Concern, Passage, known_to, leaving
 from retinue.authority.later import run_later, said_of
 from retinue.authority.rules import Asked, exact_rule
 from retinue.authority.secrets import secrets_in
@@ -27,18 +27,25 @@ async def later_of(tool: Tool, asked: Asked, environ: Mapping[str, str]) -> tupl
 
 
 def passage_of(
-    run: Run, tool: Tool, asked: Asked, workflow: Collection[RunState], later: Iterable[str] = ()
+    run: Run,
+    tool: Tool,
+    asked: Asked,
+    workflow: Collection[RunState],
+    *,
+    call_id: str = "",
+    later: Iterable[str] = (),
 ) -> Passage:
     """Where a call goes, and what is to be asked before it does. A rule of a person answers that.
 
-    `later` is what it changes that runs later.
+    `call_id` is that of the call, where it was made by the model or by code; `later` is what it changes that
+    runs later.
     """
     if tool.effect == "delegate":  # whoever it starts is looked at itself
         return Passage()
     told = asked.arguments
     if tool.out == "addresses" and tool.dials is not None:
         told = {name: value for name, value in told.items() if name in tool.dials}
-    passage = leaving(tool.name, tool.out, told, run.state, workflow)
+    passage = leaving(tool.name, tool.out, told, known_to(run.state, call_id, workflow), workflow)
     secret = _secret(tool, asked, workflow) or _later(tool, later, workflow)
     rules = run.authority.rules
     if passage.concern is not None and not rules.opens(asked):

@@ -36,7 +36,7 @@ from retinue.guards import AnyGuard
 from retinue.mcp.servers import TreeServers
 from retinue.mcp.tools import server_of
 from retinue.models.base import WHO_HAS, Model, identify, lacking
-from retinue.run import Run, RunGuards, SystemPrompt, always_due, no_guidance
+from retinue.run import Run, RunGuards, SystemPrompt, always_due, no_guidance, not_recorded
 from retinue.sandbox.base import Sandbox
 from retinue.settings import Ceiling, Settings
 from retinue.shadow import Shadow
@@ -110,6 +110,8 @@ class Played:
     """What its guards said."""
     called_at: Callable[[str], float | None] = lambda call_id: None
     """When a call was made then, by its id: what its code read as the time."""
+    brings: Callable[[str], tuple[str, ...] | None] = not_recorded
+    """The private data that a call was said to bring then, by its id."""
     due: Callable[[int], Awaitable[None]] = always_due
     """Waits until a step began then."""
     call_due: Callable[[str], Awaitable[None]] = always_due

@@ -59,7 +59,7 @@ def child_ended(
         notice=notice,
         shortfall=_shortfall(report, began, child),
         instead=began.lacked if earlier is None else earlier.shortfall,
-        private=() if child is None else tuple(child.private),
+        private=() if child is None else tuple(child.reads()),
         problems=report.problems[:MOST_PROBLEMS],
         sources=handed_up(report) if notice else (),
         files=_written(report, child),

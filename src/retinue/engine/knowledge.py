@@ -78,7 +78,7 @@ async def knowledge_first(children: Children, run: Run, spec: AgentSpec) -> None
             knowledge=Knowledge(run_id=report.run_id, agent=spec.name, turns=report.turns, text=text),
         )
         # What rests on private data is for this run alone: no other one would know that it has read some.
-        if settings.knowledge.cache_ttl > 0 and not report.incomplete and not run.state.private:
+        if settings.knowledge.cache_ttl > 0 and not report.incomplete and not run.state.reads():
             await store.cache(CALL, key, msgspec.msgpack.encode(section), settings.knowledge.cache_ttl)
     run.log.write(
         MessageReceived,

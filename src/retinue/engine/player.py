@@ -188,6 +188,7 @@ class Player:
             guidance=partial(_told_then, self.record.runs[run_id]),
             skill=self.played(skill_tool(())) if self._had_skills(began) else None,
             called_at=partial(_called_at, self.record.runs[run_id]),
+            brings=partial(_brought, self.record.runs[run_id]),
             guards=PlayedGuards.of(self.record.runs[run_id]),
             due=partial(self._step_due, run_id),
             call_due=partial(self._call_due, run_id),
@@ -304,7 +305,13 @@ class Player:
             self.deliver(run_id, 0, "replied")
 
     async def _call_due(self, run_id: str, call_id: str) -> None:
-        """Where nothing came of a call of a run that was stopped, it was stopped before that."""
+        """Where nothing came of a call of a run that was stopped, it was stopped before that.
+
+        A call of code that could have carried something away comes in its turn: who had read what by then is
+        what it was judged by.
+        """
+        if "/" in call_id and (judged := _judged(self.record.runs.get(run_id, ()), call_id)) is not None:
+            await self.order.turn(judged)
         line = self.record.line(run_id)
         if not any(self.record.cancelled(each) or self.record.timed_out(each) for each in line):
             return
@@ -517,6 +524,21 @@ def _by_person(event: MessageReceived, *, asks: bool) -> bool:
 def _called_at(log: Sequence[AnyEvent], call_id: str) -> float | None:
     """When a call was first made: one that was interrupted and made again is in the log once."""
     return next((e.at for e in log if isinstance(e, ToolCalled) and e.call_id == call_id), None)
+
+
+def _judged(log: Sequence[AnyEvent], call_id: str) -> AnyEvent | None:
+    """The first that came of a call which others than its own log were asked about."""
+    first = next((e for e in log if getattr(e, "call_id", None) == call_id and isinstance(e, STEADY)), None)
+    if isinstance(first, ToolCalled):
+        return first if first.address else None
+    if isinstance(first, ToolReturned):
+        return first if first.not_run in ("unattended", "rejected") else None
+    return first
+
+
+def _brought(log: Sequence[AnyEvent], call_id: str) -> tuple[str, ...] | None:
+    """The private data that a call was said to bring when it began."""
+    return next((e.private for e in log if isinstance(e, ToolCalled) and e.call_id == call_id), None)
 
 
 def _told_then(log: Sequence[AnyEvent], path: str) -> tuple[str, str] | None:

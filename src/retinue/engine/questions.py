@@ -111,7 +111,7 @@ class Questions:
                 decision=earlier.decision, reason=earlier.reason, arguments=earlier.arguments, by=earlier.by
             )
             refuse_unsealed(run, call, verdict)
-            passage = passage_of(run, tool, asked, self.tree.states())
+            passage = passage_of(run, tool, asked, self.tree.states(), call_id=call.id)
             return Admitted(edited=obey(tool, answer), address=passage.address)
         passage = await self._passage(run, tool, asked, f"{run.id}:{call.id}")
         concern = passage.concern
@@ -146,8 +146,9 @@ class Questions:
     async def _passage(self, run: Run, tool: Tool, asked: Asked, approval_id: str) -> Passage:
         """Where a call goes. What is being asked about for another call is not asked twice: it waits."""
         later = await later_of(tool, asked, self.tree.config.environ)
+        call_id = approval_id.removeprefix(f"{run.id}:")
         while True:
-            passage = passage_of(run, tool, asked, self.tree.states(), later)
+            passage = passage_of(run, tool, asked, self.tree.states(), call_id=call_id, later=later)
             if passage.concern is None:
                 return passage
             if is_withheld(passage.concern, self.tree.states()):
@@ -156,7 +157,7 @@ class Questions:
             if not self._asked_elsewhere(passage.concern, approval_id):
                 return passage
             # Else this would wait for a question that waits for the one of this.
-            self.order.leave(run, approval_id.removeprefix(f"{run.id}:"))
+            self.order.leave(run, call_id)
             run.clock.pause()
             try:
                 async with self.tree.slots.lent(run.id):

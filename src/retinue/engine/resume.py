@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from retinue.approvals import Authority
+from retinue.authority.flows import known_to
 from retinue.budget import Budget
 from retinue.delegate import AskedAgain
 from retinue.engine.build import build
@@ -369,7 +370,7 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
             message_id=asked.call_id,
             rendered=storable(asked.rendered),
             images=asked.images,
-            private=() if asked.by_person else tuple(parent.state.private),
+            private=() if asked.by_person else known_to(parent.state, asked.call_id, tree.states()),
             opens=True,
             lacked=lacked,
         )

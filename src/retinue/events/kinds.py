@@ -199,6 +199,8 @@ class ToolCalled(Event, frozen=True, kw_only=True, tag="tool_called"):
     effect: Effect
     repeatable: bool
     address: AddressFrom = ""
+    private: tuple[str, ...] = ()
+    """The private data that it may bring, by name: until it has returned, what it leaves may be of that."""
 
 
 class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):

@@ -402,7 +402,7 @@ def _timeout(given: object) -> float | Literal["default"] | None:
 
 def _private(name: str, effect: Effect, given: bool | Private | None) -> Private | None:
     if given is None:
-        given = effect in ("read", "write", "execute")
+        given = effect != "network"
     if isinstance(given, bool):
         return (lambda arguments, files: (f"what {name} returned",)) if given else None
     return given
