@@ -48,6 +48,7 @@ def list_approvals(db: o.Db = None, json: o.Json = False) -> int:
       retinue approvals list --json | jq -r .approval_id
     """
     from retinue.cli.opening import with_retinue
+    from retinue.view.commands import command
     from retinue.view.paint import note, out_json
 
     async def waiting(retinue: Retinue) -> tuple[list[ApprovalRequested], set[str]]:
@@ -66,7 +67,7 @@ def list_approvals(db: o.Db = None, json: o.Json = False) -> int:
         _print(asked)
         if asked.approval_id in answered:
             note(
-                f"  answered; it counts when the run is resumed: retinue runs resume {asked.root_id}",
+                f"  answered; it counts when the run is resumed: {command(f'runs resume {asked.root_id}')}",
                 "yellow",
             )
     if not found:
@@ -132,6 +133,7 @@ def answer_approval(
     _check(decision, arguments)
 
     async def answer(retinue: Retinue) -> int:
+        from retinue.view.commands import command
         from retinue.view.paint import note
 
         asked = await _find(retinue, approval)
@@ -153,7 +155,7 @@ def answer_approval(
         else:
             note(
                 f"{decision}: {asked.tool}. No process took it yet; it counts when the run is resumed: "
-                f"retinue runs resume {asked.root_id}",
+                f"{command(f'runs resume {asked.root_id}')}",
                 "yellow",
             )
         return exits.OK

@@ -15,6 +15,7 @@ async def unmerged_lines(retinue: Retinue, run_id: str) -> list[str]:
     The copies are asked, and not the log: a person may have merged one since, or thrown it away.
     """
     from retinue.tools.diff import on_a_line
+    from retinue.view.commands import command
     from retinue.view.words import count
 
     lines: list[str] = []
@@ -27,7 +28,7 @@ async def unmerged_lines(retinue: Retinue, run_id: str) -> list[str]:
         clash = f", {count(len(plan.conflicts), 'conflict')}" if plan.conflicts else ""
         lines.append(
             f"! not in the project: {what} of {copy.agent}{clash} ({on_a_line(where)}); "
-            f"retinue runs merge {copy.run_id}{_then(retinue, copy)}"
+            f"{command(f'runs merge {copy.run_id}')}{_then(retinue, copy)}"
         )
     return lines
 

@@ -24,6 +24,7 @@ from retinue.errors import RetinueError, Withdrawn
 from retinue.events import Event, LiveEvent
 from retinue.story import Story
 from retinue.types import Report
+from retinue.view.commands import command
 from retinue.view.live import View
 
 if TYPE_CHECKING:
@@ -239,14 +240,15 @@ class Interrupts:
             with contextlib.suppress(OSError):
                 # Tools start each command in a group of its own, so that the whole of it can be ended.
                 os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(pid, signal.SIGKILL)
-        last_words = threading.Thread(target=self._last_words, daemon=True)
+        resume = command(f"runs resume {self.run_id}")
+        goes_on = f"; '{resume}' goes on where it was" if self.run_id else ""
+        last_words = threading.Thread(target=self._last_words, args=(goes_on,), daemon=True)
         last_words.start()
         last_words.join(0.5)  # no longer: a terminal that is held would never let go
         os._exit(self.code)
 
-    def _last_words(self) -> None:
+    def _last_words(self, goes_on: str) -> None:
         self.view.abandon()
-        goes_on = f"; 'retinue runs resume {self.run_id}' goes on where it was" if self.run_id else ""
         sys.stderr.write(f"\nretinue: killed{goes_on}\n")
         sys.stderr.flush()
 

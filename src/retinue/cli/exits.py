@@ -80,7 +80,9 @@ def line_of(error: BaseException) -> str:
     """The error in one line, with what to do about it."""
     match error:
         case RetinueError():
-            text = in_flags(str(error))
+            from retinue.view.commands import complete
+
+            text = complete(in_flags(str(error)))
         case ModuleNotFoundError() if extra := extra_with(error.name or ""):
             text = f"this needs the package {error.name}, which is not installed ({install(extra)})"
         case OSError() if error.strerror:

@@ -7,12 +7,33 @@ from typing import Annotated, Literal
 
 import typer
 
+
+def _told_cwd(value: Path | None) -> Path | None:
+    """What is named to be typed next is for the same folder."""
+    from retinue.view.commands import given_cwd
+
+    given_cwd(None if value is None else str(value))
+    return value
+
+
+def _told_db(value: str | None) -> str | None:
+    from retinue.view.commands import given_db
+
+    given_db(value)
+    return value
+
+
 Cwd = Annotated[
     Path | None,
-    typer.Option("--cwd", metavar="DIR", help="Work in this folder instead of the current one."),
+    typer.Option(
+        "--cwd", metavar="DIR", help="Work in this folder instead of the current one.", callback=_told_cwd
+    ),
 ]
 Db = Annotated[
-    str | None, typer.Option("--db", metavar="URL", help="The database: sqlite:///path or postgresql://…")
+    str | None,
+    typer.Option(
+        "--db", metavar="URL", help="The database: sqlite:///path or postgresql://…", callback=_told_db
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 RunId = Annotated[

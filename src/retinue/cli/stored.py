@@ -22,9 +22,10 @@ async def advice(retinue: Retinue, rows: Sequence[RunRow], most: int = 1) -> lis
 
 def go_on(row: RunRow, tree: Sequence[RunRow]) -> str:
     """What to do about a run that was interrupted. `tree`: all of its workflow, if anything in it waits."""
+    from retinue.view.commands import command
     from retinue.view.words import parked
 
-    resume = f"retinue runs resume {row.root_id}"
+    resume = command(f"runs resume {row.root_id}")
     parked_itself = (each for each in tree if each.status == "waiting")
     limits = [each.parked_until for each in parked_itself if each.parked_until is not None]
     if row.waiting > len(limits):

@@ -13,6 +13,7 @@ from collections import Counter
 from retinue.story import Call, Node, Story
 from retinue.types import Outcome, Report, Source, Verdict
 from retinue.view import words
+from retinue.view.commands import command
 from retinue.view.paint import Line, cells, columns, is_screen, out_json, put, wants_colour, wrap
 from retinue.view.picture import MARKS
 from retinue.workspace import HOME
@@ -60,7 +61,7 @@ def summary(report: Report, tree: Story | None = None, *, claims: bool = False) 
         lines.append(_source(source))
     if len(report.sources) > MOST_SOURCES:
         more = words.count(len(report.sources) - MOST_SOURCES, "more source")
-        lines.append([(f"  … {more}: retinue runs show {report.run_id}", "dim")])
+        lines.append([(f"  … {more}: {command(f'runs show {report.run_id}')}", "dim")])
     lines += claim_lines(report, width, each=claims)
     lines += problem_lines(report, width)
     # What lies in the run's own home ended with it: only what is still there is worth naming.
@@ -75,7 +76,7 @@ def summary(report: Report, tree: Story | None = None, *, claims: bool = False) 
         # The same model would be missing again.
         other = " --model PROVIDER:MODEL" if node is not None and node.failure_kind == "not_found" else ""
         again = " --message TEXT" if report.depth else other  # a child goes on when it is asked again
-        lines += _wrapped(f"  go on with: retinue runs resume {report.run_id}{again}", "dim", width)
+        lines += _wrapped(f"  go on with: {command(f'runs resume {report.run_id}{again}')}", "dim", width)
     return [*lines, *_figures(report, report.outcome if node is None else node.outcome, width)]
 
 
@@ -154,12 +155,12 @@ def _missing(report: Report, node: Node | None, width: int) -> list[Line]:
         why = report.incomplete + (more if report.ended_by == "max_turns" else "")
         lines += _wrapped(f"! incomplete: {why}", "yellow", width)
     if lacks.rejected:
-        text = f"✗ {words.count(lacks.rejected, 'call')} rejected; which one says: retinue runs show "
-        lines += _wrapped(text + _run_with(node, report, "rejected"), "yellow", width)
+        text = f"✗ {words.count(lacks.rejected, 'call')} rejected; which one says: "
+        lines += _wrapped(text + _show(_run_with(node, report, "rejected")), "yellow", width)
     if lacks.denied:
         text = f"! {words.count(lacks.denied, 'call')} denied by a rule; which one says: "
         where = _run_with(node, report, "denied")
-        lines += _wrapped(f"{text}retinue runs show {where}", "yellow", width)
+        lines += _wrapped(f"{text}{_show(where)}", "yellow", width)
     if lacks.refused:
         text = f"! {words.count(lacks.refused, 'call')} refused, since nobody could approve; see --yes, "
         lines += _wrapped(text + "--wait-approvals, or 'allow' under [approvals]", "yellow", width)
@@ -168,15 +169,19 @@ def _missing(report: Report, node: Node | None, width: int) -> list[Line]:
             words.count(lacks.not_started, "child", "children"),
             _run_with(node, report, "not_started"),
         )
-        lines += _wrapped(f"! {number} not started; why says: retinue runs show {where}", "yellow", width)
+        lines += _wrapped(f"! {number} not started; why says: {_show(where)}", "yellow", width)
     for name in ("failed", "incomplete"):
         if getattr(lacks, name):
             number, where = (
                 words.count(getattr(lacks, name), "child", "children"),
                 _run_with(node, report, name),
             )
-            lines += _wrapped(f"! {number} {name}; which says: retinue runs show {where}", "yellow", width)
+            lines += _wrapped(f"! {number} {name}; which says: {_show(where)}", "yellow", width)
     return lines
+
+
+def _show(run_id: str) -> str:
+    return command(f"runs show {run_id}")
 
 
 def _unknown(node: Node, call: Call, width: int) -> list[Line]:

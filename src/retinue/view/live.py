@@ -27,6 +27,7 @@ from retinue.events import (
 )
 from retinue.story import Node, Story
 from retinue.view import words
+from retinue.view.commands import command
 from retinue.view.paint import Line, columns, put, rows, wants_colour
 from retinue.view.picture import MARKS, outline, picture
 from retinue.view.question import review_text
@@ -202,7 +203,7 @@ class PlainView:
             indent = "  " * event.depth
             self._say(f"[{at - self._began:6.1f} s] {indent}{node.agent}{text}")
         if isinstance(event, ApprovalRequested) and not self.asks_here:
-            self._say(f"           answer with: retinue approvals answer {event.approval_id} approve")
+            self._say(f"           answer with: {command(f'approvals answer {event.approval_id} approve')}")
 
     def _said_before(self, event: StepRetried) -> bool:
         """A model that cannot be asked is worth one line, not one for each attempt."""

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable
 from typing import TextIO
 
+from retinue.view.commands import complete
 from retinue.view.words import clean, escaped
 
 Span = tuple[str, str]
@@ -146,7 +147,7 @@ def out_json(text: str) -> None:
 
 def note(text: str, style: str = "") -> None:
     """Something for the person, on stderr: one line, folded between words on a terminal."""
-    text, colour = clean(text), wants_colour(sys.stderr)
+    text, colour = clean(complete(text)), wants_colour(sys.stderr)
     pieces = wrap(text, columns(sys.stderr)) if sys.stderr.isatty() else [text]
     sys.stderr.write("".join(paint([(piece, style)], colour=colour) + "\n" for piece in pieces))
     sys.stderr.flush()
