@@ -20,7 +20,8 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from retinue import settings as configuration
-from retinue.agents import Catalogue, load_agents
+from retinue.agents import Catalogue, Finding, load_agents
+from retinue.agents.missing import unusable
 from retinue.assembly import Services
 from retinue.engine.approve_function import Approve, ApproveFunction
 from retinue.engine.config import Answering, WorkflowConfig, shown_before
@@ -317,6 +318,12 @@ class Instance(Generic[Deps]):
     def agents(self) -> Catalogue:
         """The agents of files and the built-in ones; those of the program come on top."""
         return self.services.catalogue
+
+    def unusable_agents(self) -> list[Finding]:
+        """Agent files whose agents cannot begin here, and why."""
+        aliases = (alias for tool in self.tools.values() for alias in tool.aliases)
+        lacks = partial(self.services.missing_for, self.settings)
+        return unusable(self.agents, {*self.tools, *aliases}, lacks, self.tool_files.withheld)
 
     async def reread_agents(self) -> None:
         """Look whether agent files or skills have changed, and read them again if so."""

@@ -5,17 +5,34 @@ Called by `check` and by `engine.config`. Reads a file again only to say in whic
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from retinue.agents.document import Finding, Invalid, Level, YamlValue, canonical, parse, read_text
 from retinue.agents.fields import KNOWN
-from retinue.agents.loader import place_of
+from retinue.agents.loader import Catalogue, place_of
 from retinue.agents.toolnames import RESERVED, convert, split_names
 from retinue.errors import ConfigError
 from retinue.types import AgentSpec
+
+
+def unusable(
+    catalogue: Catalogue,
+    known: Collection[str],
+    missing: Callable[[AgentSpec], Iterable[tuple[str, ConfigError]]],
+    withheld: Mapping[str, str],
+) -> list[Finding]:
+    """The files whose agents cannot begin: not readable, or naming what is not there. One reading, for lists,
+    warnings and checks. `known` are the tools there are, `missing` says what else an agent lacks."""
+    found = list(catalogue.problems)
+    for loaded in catalogue.agents.values():
+        if loaded.scope != "builtin":
+            lacks = missing_tools(loaded.spec, {*known, *catalogue.agents}, withheld)
+            lacks += missing_parts(loaded.spec, missing(loaded.spec))
+            found += [each for each in lacks if each.level == "error"]
+    return found
 
 
 def missing_tools(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from retinue.agents.loader import LoadedAgent
     from retinue.app import Retinue
     from retinue.types import AgentSpec
+    from retinue.view.paint import Span
 
 app = new_group(
     "The agents there are, and your own.",
@@ -57,9 +58,13 @@ def list_agents(cwd: o.Cwd = None, json: o.Json = False) -> int:
     from retinue.view.words import one_line
 
     catalogue = _catalogue(cwd)
+    problems = _unusable((cwd or Path()).absolute(), catalogue)
+    unusable = {problem.file: problem for problem in reversed(problems)}
     if json:
         for loaded in catalogue.agents.values():
-            out_json(json_format.dumps(_facts(loaded), ensure_ascii=False))
+            found = unusable.get(str(loaded.path))
+            facts = _facts(loaded) | {"problem": found and str(found)}
+            out_json(json_format.dumps(facts, ensure_ascii=False))
         return exits.OK
     heads = (
         TableColumn(title="AGENT"),
@@ -69,14 +74,36 @@ def list_agents(cwd: o.Cwd = None, json: o.Json = False) -> int:
     )
     rows = [
         [
-            (f"{one_line(loaded.spec.icon, 4) or '  '} {loaded.spec.name}", "bold"),
+            _name(loaded, unusable=str(loaded.path) in unusable),
             (loaded.scope, "dim"),
             (str(loaded.spec.max_turns or ""), "dim"),
             (one_line(loaded.spec.description), ""),
         ]
         for loaded in catalogue.agents.values()
     ]
-    return print_definitions(heads, rows, catalogue.problems)
+    return print_definitions(heads, rows, problems)
+
+
+def _name(loaded: LoadedAgent, *, unusable: bool) -> Span:
+    from retinue.view.words import one_line
+
+    icon = "✗ " if unusable else one_line(loaded.spec.icon, 4) or "  "
+    return f"{icon} {loaded.spec.name}", "red" if unusable else "bold"
+
+
+def _unusable(folder: Path, catalogue: Catalogue) -> list[Finding]:
+    """Files whose agents cannot begin here, as a run finds it; as far as the settings can be read."""
+    from retinue.cli.opening import with_retinue
+    from retinue.cli.own_tools import tools_of
+    from retinue.errors import RetinueError
+
+    async def found(retinue: Retinue) -> list[Finding]:
+        return retinue.unusable_agents()
+
+    try:
+        return with_retinue("memory:", found, folder, tools_of(folder, looking=True))
+    except RetinueError:  # it is said by whatever needs them
+        return list(catalogue.problems)
 
 
 @app.command("show")

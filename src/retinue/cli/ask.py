@@ -20,6 +20,7 @@ from retinue.cli.foreground import Manner, output_of, with_messages
 from retinue.cli.run_flags import RunFlags, with_run_flags
 
 if TYPE_CHECKING:
+    from retinue.agents.loader import LoadedAgent
     from retinue.app import Retinue
     from retinue.types import AgentSpec, Effort
     from retinue.view.live import View
@@ -146,9 +147,11 @@ async def _answer(question: Question) -> int:
 
     async def begin(retinue: Retinue, view: View) -> tuple[str, int]:
         agent = question.agent or retinue.settings.default_agent
-        spec = retinue.agents.get(agent).spec
+        loaded = retinue.agents.get(agent)
+        spec = loaded.spec
         prompt = arguments(spec, question.prompt, question.inputs)
         tell_limits(retinue, spec, quiet=quiet)
+        tell_slips(loaded, quiet=quiet)
         tell_missing(retinue, question.prompt, quiet=quiet)
         run_id = await retinue.start(
             agent,
@@ -186,6 +189,15 @@ def tell_limits(retinue: Retinue, spec: AgentSpec, *, quiet: bool) -> None:
         note(f"! {spec.name} has to do without {', '.join(missing)}: {install(extra)}", "yellow")
     if retinue.model_name == "offline":
         note(OFFLINE, "yellow")
+
+
+def tell_slips(loaded: LoadedAgent, *, quiet: bool) -> None:
+    """What of the agent's file is not obeyed, or not read as it is written."""
+    from retinue.view.paint import note
+
+    for finding in () if quiet else loaded.notes:
+        if finding.level == "warning":
+            note(f"! {finding}", "yellow")
 
 
 def tell_missing(retinue: Retinue, prompt: str, *, quiet: bool) -> None:

@@ -163,7 +163,7 @@ def warn(retinue: Retinue, *, quiet: bool) -> None:
     for warning in retinue.loaded.warnings:
         note(f"! {warning}", "yellow")
     skills = retinue.services.skill_files.catalogue
-    for what, problems in (("agent", retinue.agents.problems), ("skill", skills.problems)):
+    for what, problems in (("agent", retinue.unusable_agents()), ("skill", skills.problems)):
         broken = {problem.file for problem in problems}
         if broken:
             said = words.count(len(broken), f"{what} file")

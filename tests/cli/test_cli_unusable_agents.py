@@ -1,0 +1,49 @@
+"""Agents that cannot begin: the same files in lists, in warnings and in checks."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from world import Cli
+
+FILES = {
+    "lost": "name: lost\ndescription: names a tool that nobody has\ntools: [frobnicate]",
+    "dear": "name: dear\ndescription: names a provider that there is not\nmodel: nowhere:x",
+    "torn": "name: torn\ndescription: cannot be read\nmax_turns: many",
+    "good": "name: good\ndescription: fine as it is, and used",
+}
+
+
+@pytest.fixture(autouse=True)
+def files(cli: Cli) -> None:
+    folder = cli.folder / ".retinue" / "agents"
+    folder.mkdir(parents=True)
+    for name, fields in FILES.items():
+        (folder / f"{name}.md").write_text(f"---\n{fields}\n---\nWork.\n")
+
+
+async def test_an_agent_that_cannot_begin_is_marked_and_counted_alike_everywhere(cli: Cli) -> None:
+    listed = await cli("agents", "list")
+    assert listed.code == 2
+    assert re.findall(r"✗ +(\w+)", listed.out) == ["dear", "lost"]
+    told = set(re.findall(r"(\w+)\.md(?::\d+)?: error", listed.err))
+    checked = await cli("agents", "check")
+    assert told == set(re.findall(r"(\w+)\.md(?::\d+)?: error", checked.out)) == {"dear", "lost", "torn"}
+    asked = await cli("ask", "hi", "--model", "offline")
+    assert "! 3 agent files cannot be used" in asked.err
+
+
+async def test_a_list_in_json_says_why_an_agent_cannot_begin(cli: Cli) -> None:
+    listed = {each["name"]: each["problem"] for each in (await cli("agents", "list", "--json")).lines}
+    assert "frobnicate" in listed["lost"]
+    assert "nowhere" in listed["dear"]
+    assert (listed["good"], listed["general"]) == (None, None)
+
+
+async def test_a_file_that_is_read_otherwise_than_written_is_told_where_its_agent_runs(cli: Cli) -> None:
+    broken = "---\nname: loose\ndescription: [never closed\n---\nWork.\n"
+    (cli.folder / ".retinue" / "agents" / "loose.md").write_text(broken)
+    ran = await cli("run", "loose", "hi", "--model", "offline")
+    assert "loose.md:4: warning: not valid YAML" in ran.err
+    assert "not valid YAML" not in (await cli("run", "loose", "hi", "--model", "offline", "--quiet")).err
