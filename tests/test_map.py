@@ -174,8 +174,11 @@ async def test_a_lost_database_ends_the_batch_and_not_each_input() -> None:
         begun.append(prompt)
         raise StoreError("the disk is full")
 
+    async def scope() -> str:
+        return ""
+
     batch = MapBatch(
-        work, map(str, range(9)), name="n", scope="", key=None, prompt=None, concurrency=2, ordered=False
+        work, map(str, range(9)), name="n", scope=scope, key=None, prompt=None, concurrency=2, ordered=False
     )
     with pytest.raises(StoreError, match="the disk is full"):
         await batch.reports()

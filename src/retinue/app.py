@@ -26,7 +26,7 @@ from retinue.beginnings import Beginnings
 from retinue.conversation import Conversation, Turn, Turns, no_agent
 from retinue.engine.listeners import next_of
 from retinue.engine.watch import report_of, watch
-from retinue.errors import AlreadyRunning, RunError, RunIdTaken
+from retinue.errors import AlreadyRunning, ConfigError, RunError, RunIdTaken
 from retinue.events import (
     AnyEvent,
     ApprovalRequested,
@@ -40,10 +40,11 @@ from retinue.histories import History, whole
 from retinue.loop_thread import call_in
 from retinue.map_batch import Input, MapBatch, Prompt
 from retinue.parameters import check, listed, shown, texts
-from retinue.run import batch_run_id, new_id
+from retinue.run import batch_run_id, new_id, storable
 from retinue.run_messages import run_messages
 from retinue.run_options import ConversationWith, RunGiven, RunWith, for_many_runs
-from retinue.store.base import RunFilter, RunRows
+from retinue.same_work import refuse_other_work
+from retinue.store.base import RunFilter, RunRow, RunRows
 from retinue.types import ENDED, AgentSpec, Deps, Message, Output, Report, RunMessages
 
 if TYPE_CHECKING:
@@ -190,7 +191,9 @@ class Retinue(Beginnings[Deps]):
         """Run an agent to its report under an id of yours, once: a second call gives the same report.
 
         What has not ended goes on where its log ends, and so does what ended with an error or was cancelled:
-        what was paid for is not paid again. A run of another process is waited for.
+        what was paid for is not paid again. A run of another process is waited for. An id that was given to
+        something else is refused: to another agent, prompt, `instructions` or `metadata`. What is in `deps`
+        nobody can compare: put into the id, or into `metadata`, whose they are.
         """
         options = for_many_runs(options)
         while (row := await self.store.run(run_id)) is None:
@@ -199,6 +202,7 @@ class Retinue(Beginnings[Deps]):
             except RunIdTaken:  # the same call, here or in another process, was a moment faster
                 await self._workflows.begun(run_id)
         await self._workflows.begun(run_id)
+        await self._refuse_other_work(row, agent, prompt, options)
         if self.is_running(run_id):
             return await self.wait(run_id, messages=messages)
         failed = row.status in ENDED and row.status != "completed"
@@ -228,6 +232,20 @@ class Retinue(Beginnings[Deps]):
                     raise  # else another process was a moment faster
         return await self.wait(run_id, messages=messages)
 
+    async def _refuse_other_work(
+        self, row: RunRow, agent: str | AgentSpec, prompt: Prompt, options: RunWith[Deps]
+    ) -> None:
+        began = (await self.store.events(row.root_id, run_id=row.run_id, limit=1))[0]
+        told = options.get("instructions") or ""
+        if isinstance(began, RunStarted):
+            refuse_other_work(
+                began,
+                agent=agent.name if isinstance(agent, AgentSpec) else agent,
+                prompt=storable(self._first_message(agent, prompt, options)),
+                metadata=texts(options.get("metadata") or {}),
+                instructions=None if callable(told) else storable(told),
+            )
+
     async def _was_never_read(self, run_id: str) -> bool:
         """Whether a guard failed at the prompt of a run: its log does not have it."""
         stopped = fold(await self.store.events(run_id, run_id=run_id)).stopped
@@ -251,8 +269,11 @@ class Retinue(Beginnings[Deps]):
         """Run an agent on each of many `inputs`, `concurrency` at once: `async for item in retinue.map(…)`.
 
         Each input is a run of its own. Its id follows from `name` (the agent's, if it is not given), the
-        agent, the folder, the input's `key` and what is asked: the same batch, started again after a crash or
-        by another process, does only what is missing. What ended before and lacks something (`refused`,
+        agent with its prompt, its tools and its model, the folder, the `metadata`, `instructions`,
+        `attachments` and other options of the runs, the input's `key` and what is asked: the same batch,
+        started again after a crash or by another process, does only what is missing. What functions do and
+        what `deps` hold is not known: with `deps`, give `metadata` that say whose they are, or a `name` or
+        `key` that does. What ended before and lacks something (`refused`,
         `rejected`, `incomplete`) is done anew in a run of its own; with `redo=False` its report is given
         again. Another `name` does all of it anew. `prompt` makes the
         prompt of an input; without it the input is the prompt. Items come as they end, or with `ordered` as
@@ -261,6 +282,11 @@ class Retinue(Beginnings[Deps]):
         """
         title = agent.name if isinstance(agent, AgentSpec) else agent
         options = for_many_runs(options)
+        if deps is not None and not (name or key or options.get("metadata")):
+            raise ConfigError(
+                "a stored report of a batch cannot be known by the deps that it was made with",
+                fix="say whose they are: metadata={'tenant': …}; or give a name, if all may share them",
+            )
 
         async def work(run_id: str, label: str, asked: str | Mapping[str, Any]) -> Report:
             each = options.copy()
@@ -273,7 +299,7 @@ class Retinue(Beginnings[Deps]):
             work,
             inputs,
             name=name or title,
-            scope=f"{title} {self.project or ''} {sorted(texts(options.get('metadata', {})).items())}",
+            scope=partial(self._work, agent, options, deps),
             key=key,
             prompt=prompt,
             concurrency=concurrency,

@@ -47,6 +47,7 @@ from retinue.parameters import check, check_word, listed, shown, sound_tracepare
 from retinue.run import new_id, storable
 from retinue.run_options import Metadata, RunWith
 from retinue.run_parts import THIS_RUN, GivenToRun, RunParts, made_text, parts_of, refuse_missing
+from retinue.same_work import given_to, told_by, work_digest
 from retinue.settings import Settings
 from retinue.store.base import Store
 from retinue.threads import undisturbed
@@ -57,6 +58,7 @@ from retinue.types import (
     AgentSpec,
     Deps,
     Effort,
+    GivenObjects,
     Image,
     JsonSchema,
     Level,
@@ -269,6 +271,25 @@ class Beginnings(Instance[Deps]):
         agents = listed("agents", options.get("agents", ()), "AgentSpec")
         parts = self._parts(agent if isinstance(agent, AgentSpec) else None, tools, agents)
         return first_message(self._agent(agent, parts), prompt)
+
+    async def _work(self, agent: str | AgentSpec, options: RunWith[Deps], deps: Deps | None) -> str:
+        """What the work of a batch is known by, beside its inputs: who does it, for whom, with what."""
+        tools = listed("tools", options.get("tools", ()), "functions or tools")
+        agents = listed("agents", options.get("agents", ()), "AgentSpec")
+        spec = self._agent(agent, self._parts(agent if isinstance(agent, AgentSpec) else None, tools, agents))
+        told, prompt = options.get("instructions"), _prompt_function(spec)
+        if deps is not None or self._deps_factory is None:  # else each run has its own, from its metadata
+            told = await made_text("instructions", told, deps)
+            prompt = await made_text("prompt", prompt, deps)
+        settings = self._settings_for(options.get("settings") or {})
+        model = ""
+        with contextlib.suppress(ConfigError):  # each run will say so
+            model = self.services.models.main(settings).name
+        files = await own_attachments(options.get("attachments", ()), self.cwd, self.project)
+        for_whom = texts(options.get("metadata") or {})
+        return work_digest(
+            str(self.project or ""), for_whom, model, told_by(spec), prompt, told, given_to(options), files
+        )
 
     def _parts(self, spec: AgentSpec | None, tools: Sequence[Any], agents: Sequence[Any]) -> RunParts:
         if spec is None and not tools and not agents:
@@ -589,3 +610,8 @@ async def _kept(store: Store, root_id: str, workbooks: Sequence[Workbook]) -> As
 
 def _nobody(event: LiveEvent) -> None:
     """Nobody watches a replay."""
+
+
+def _prompt_function(spec: AgentSpec) -> object:
+    """What makes the prompt of an agent, if a function of the program does."""
+    return spec.given.prompt if isinstance(spec.given, GivenObjects) else None

@@ -70,8 +70,8 @@ class _Piece(Generic[Input]):
 class MapBatch(Generic[Input]):
     """Iterate over it: it works while somebody does. Leaving the loop early cancels what runs.
 
-    `done`, `failed` and `usage` say how far it is. Inputs are read as they are needed. `scope` is what keeps
-    batches of one name apart beside it: the agent, the folder.
+    `done`, `failed` and `usage` say how far it is. Inputs are read as they are needed. `scope` says what
+    keeps batches of one name apart beside it: the agent, the folder, what each run is given.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class MapBatch(Generic[Input]):
         inputs: Iterable[Input] | AsyncIterable[Input],
         *,
         name: str,
-        scope: str,
+        scope: Callable[[], Awaitable[str]],
         key: Callable[[Input], str] | None,
         prompt: Callable[[Input], Prompt] | None,
         concurrency: int,
@@ -89,7 +89,7 @@ class MapBatch(Generic[Input]):
         if concurrency < 1:
             raise ConfigError(f"concurrency is {concurrency}: at least one input is worked on at a time")
         self.name, self.ordered = name, ordered
-        self._scope = scope
+        self._scope_of, self._scope = scope, ""
         self.done = self.failed = 0
         self.usage = Usage()
         self._work, self._inputs = work, inputs
@@ -178,7 +178,7 @@ class MapBatch(Generic[Input]):
         )
 
     async def _pieces(self) -> AsyncGenerator[_Piece[Input]]:
-        index = 0
+        index, self._scope = 0, await self._scope_of()
         async with contextlib.aclosing(_each(self._inputs)) as inputs:
             async for given in inputs:
                 yield self._piece(index, given)

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack, cast
-
-import msgspec
 
 from retinue.app import Retinue
 from retinue.attachments import Attachment
@@ -30,6 +27,7 @@ from retinue.map_batch import MapItem
 from retinue.parameters import check, listed, shown
 from retinue.run import new_id
 from retinue.run_options import RunWith, for_many_runs
+from retinue.same_work import work_digest
 from retinue.testing.eval_cases import EvalCase, EvalRun, EvalVerdict, expected, first_line
 from retinue.testing.eval_result import EvalResult, EvalTry
 from retinue.testing.judge import judged
@@ -254,10 +252,4 @@ def _digest(
         todo += retinue.services.specs if spec.tools is None else spec.tools
     given = {name: options[name] for name in sorted(options.keys() - _NO_CHANGE) if options[name]}
     known: list[Any] = [retinue.model_name, given, *(specs[name] for name in sorted(specs)), *files]
-    written = msgspec.json.encode(known, enc_hook=_called, order="deterministic")
-    return hashlib.sha256(written).hexdigest()[:16]
-
-
-def _called(each: object) -> str:
-    """The name of what cannot be written down: a function, a model."""
-    return getattr(each, "name", None) or getattr(each, "__qualname__", type(each).__name__)
+    return work_digest(*known)

@@ -1,0 +1,76 @@
+"""Whether work is the same that was done before: a digest of all that a program says of it.
+
+Used by `Retinue.map`, for the ids of its runs, and by `testing.evaluate`. What a function does, what it holds
+and what is in `deps` no digest can know: whoever calls says whose they are, with metadata, a name or a key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from retinue.errors import ConfigError
+from retinue.events import RunStarted
+from retinue.types import AgentSpec
+
+_MANNER = frozenset(
+    {
+        *("label", "metadata", "attachments", "drawn_from", "said", "client", "answering", "approve", "yes"),
+        *("traceparent", "limits", "settings", "instructions"),
+    }
+)
+"""Options of a run that do not make it another one, or are told apart otherwise."""
+_MANNER_OF_SETTINGS = ("limits.", "approvals.")
+_MANNER_OF_AGENTS = frozenset(
+    {"icon", "description", "origin", "limits", "timeout", "max_turns", "patient", "background", "lifecycle"}
+)
+"""Of an agent that is asked: how far it may go, and what nobody tells its model. More of it is no other work:
+whoever raises a limit wants what is missing."""
+
+
+def work_digest(*known: Any) -> str:
+    """Of whatever can be written down; a function or a model counts by its name."""
+    written = msgspec.json.encode(known, enc_hook=_called, order="deterministic")
+    return hashlib.sha256(written).hexdigest()[:16]
+
+
+def _called(each: object) -> str:
+    """The name of what cannot be written down: a function, a model."""
+    return getattr(each, "name", None) or getattr(each, "__qualname__", type(each).__name__)
+
+
+def given_to(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a run that make it another one."""
+    settings: Mapping[str, Any] = options.get("settings") or {}
+    found = {name: value for name, value in options.items() if name not in _MANNER and value}
+    kept = {name: value for name, value in settings.items() if not name.startswith(_MANNER_OF_SETTINGS)}
+    return {**found, **({"settings": kept} if kept else {})}
+
+
+def told_by(spec: AgentSpec) -> dict[str, Any]:
+    """What of an agent makes its work another one."""
+    return {n: getattr(spec, n) for n in spec.__struct_fields__ if n not in _MANNER_OF_AGENTS}
+
+
+def refuse_other_work(
+    began: RunStarted, *, agent: str, prompt: str, metadata: Mapping[str, str], instructions: str | None
+) -> None:
+    """Refuse to hand out, or to go on with, a run that was begun for something else. What that is stays
+    untold: it may be somebody else's. None: nobody knows what they would be now."""
+    options = began.options
+    changed = {
+        "the agent": began.spec.name != agent,
+        "the metadata": options.metadata != metadata,
+        "the instructions": instructions is not None and options.instructions != instructions,
+        # A guard may have mended it, or kept it out of the log.
+        "the prompt": not (options.guards or began.spec.input_guards) and began.prompt != prompt,
+    }
+    differs = [what for what, is_other in changed.items() if is_other]
+    if differs:
+        raise ConfigError(
+            f"{began.run_id} is the id of another run: {' and '.join(differs)} were others",
+            fix="give an id of its own to each piece of work: put into it whose it is and what is asked",
+        )

@@ -1,0 +1,234 @@
+"""A stored report is given again to whom it was made for, and to nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue import AgentSpec, ConfigError, Limits, Retinue, ToolContext
+from retinue.testing import ScriptedModel, call
+from retinue.types import ModelRequest, ToolMessage, UserMessage
+
+INPUTS = ["what is due?", "who is late?"]
+
+
+@dataclass(frozen=True)
+class Tenant:
+    name: str
+
+
+def plain(prompt: Any = "You answer.", **more: Any) -> AgentSpec:
+    return AgentSpec(name="plain", description="answers", prompt=prompt, tools=(), **more)
+
+
+def says_all(request: ModelRequest) -> str:
+    """All that it was told."""
+    first = request.messages[0]
+    assert isinstance(first, UserMessage)
+    return f"{request.system} {first.text}"
+
+
+def opened(tmp_path: Path, play: Any = says_all, **options: Any) -> Retinue[Tenant]:
+    db = f"sqlite:///{tmp_path / 'runs.db'}"
+    return Retinue[Tenant](model=ScriptedModel(play), db=db, cwd=tmp_path, environ={}, **options)
+
+
+def of_tenant(number: int) -> Tenant:
+    return Tenant(f"tenant-{number:03}")
+
+
+def by_instructions(number: int, folder: Path) -> dict[str, Any]:
+    return {"agent": plain(), "instructions": f"You work for {of_tenant(number).name}."}
+
+
+def by_instructions_of_deps(number: int, folder: Path) -> dict[str, Any]:
+    def told(deps: Tenant) -> str:
+        return f"You work for {deps.name}."
+
+    return {"agent": plain(), "instructions": told, "deps": of_tenant(number), "name": "due"}
+
+
+def by_function_that_holds_it(number: int, folder: Path) -> dict[str, Any]:
+    name = of_tenant(number).name
+    return {"agent": plain(), "instructions": lambda deps: f"You work for {name}."}
+
+
+def by_prompt(number: int, folder: Path) -> dict[str, Any]:
+    return {"agent": plain(f"You work for {of_tenant(number).name}.")}
+
+
+def by_prompt_of_deps(number: int, folder: Path) -> dict[str, Any]:
+    spec = plain(lambda deps: f"You work for {deps.name}.")
+    return {"agent": spec, "deps": of_tenant(number), "name": "due"}
+
+
+def by_attachment(number: int, folder: Path) -> dict[str, Any]:
+    (folder / "who.txt").write_text(f"You work for {of_tenant(number).name}.")
+    return {"agent": plain(), "attachments": ["who.txt"]}
+
+
+WAYS = [
+    by_instructions,
+    by_instructions_of_deps,
+    by_function_that_holds_it,
+    by_prompt,
+    by_prompt_of_deps,
+    by_attachment,
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+async def test_whoever_asks_the_same_gets_what_was_made_for_them(
+    way: Callable[[int, Path], dict[str, Any]], tmp_path: Path
+) -> None:
+    asked = 0
+
+    def play(request: ModelRequest) -> str:
+        nonlocal asked
+        asked += 1
+        return says_all(request)
+
+    for _ in range(2):
+        async with opened(tmp_path, play) as retinue:
+            for number in range(10):
+                reports = await retinue.map(inputs=INPUTS, **way(number, tmp_path)).reports()
+                assert all(of_tenant(number).name in report.text for report in reports)
+    assert asked == 10 * len(INPUTS), "and a second start pays for nothing"
+
+
+async def test_with_metadata_tools_read_the_deps_of_whom_they_work_for(tmp_path: Path) -> None:
+    async def whose(ctx: ToolContext[Tenant]) -> str:
+        """Whose it is."""
+        return ctx.deps.name
+
+    def play(request: ModelRequest) -> Any:
+        last = request.messages[-1]
+        return last.text if isinstance(last, ToolMessage) else call("whose")
+
+    spec = AgentSpec(name="asker", description="asks", prompt="You ask.", tools=(whose,))
+    for _ in range(2):
+        async with opened(tmp_path, play) as retinue:
+            for number in range(10):
+                deps = of_tenant(number)
+                batch = retinue.map(spec, INPUTS, deps=deps, metadata={"tenant": deps.name})
+                assert [report.text for report in await batch.reports()] == [deps.name] * 2
+
+
+async def test_deps_of_which_nobody_says_whose_they_are_are_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path) as retinue:
+        with pytest.raises(ConfigError, match="cannot be known by the deps"):
+            retinue.map(plain(), INPUTS, deps=of_tenant(1))
+        ways: list[dict[str, Any]] = [{"metadata": {"tenant": "1"}}, {"name": "of 1"}, {"key": str}]
+        for said in ways:
+            assert await retinue.map(plain(), INPUTS, deps=of_tenant(1), **said).reports()
+
+
+async def test_another_model_or_agent_does_it_anew_and_a_higher_limit_does_not(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def named(name: str) -> ScriptedModel:
+        def play(request: ModelRequest) -> str:
+            asked.append(name)
+            return name
+
+        return ScriptedModel(play, name=name)
+
+    ways: list[tuple[AgentSpec, dict[str, Any]]] = [
+        (plain(), {"model": named("one")}),
+        (plain(), {"model": named("two")}),
+        (plain("You answer briefly."), {"model": named("two")}),
+    ]
+    manners: list[dict[str, Any]] = [
+        {},
+        {"limits": Limits(turns=90)},
+        {"settings": {"limits.max_turns": 80}},
+        {"yes": True},
+    ]
+    async with opened(tmp_path) as retinue:
+        for spec, given in ways:
+            for more in manners:
+                await retinue.map(spec, INPUTS, **given, **more).reports()
+        await retinue.map(plain(max_turns=70, timeout="9m"), INPUTS, model=named("two")).reports()
+    assert asked == ["one"] * 2 + ["two"] * 4
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        ({"metadata": {"tenant": "b"}}, "the metadata"),
+        ({"metadata": {}}, "the metadata"),
+        ({"instructions": "You work for b."}, "the instructions"),
+        ({"prompt": "who is late?"}, "the prompt"),
+        ({"agent": AgentSpec(name="other", description="d", prompt="p", tools=())}, "the agent"),
+    ],
+)
+async def test_an_id_that_was_given_to_something_else_is_refused_and_says_nothing_of_it(
+    other: dict[str, Any], what: str, tmp_path: Path
+) -> None:
+    first: dict[str, Any] = {
+        "agent": plain(),
+        "prompt": "what is due?",
+        "metadata": {"tenant": "a"},
+        "instructions": "You work for a.",
+    }
+    async with opened(tmp_path) as retinue:
+        report = await retinue.once("order-7", **first)
+        with pytest.raises(ConfigError, match=what) as refused:
+            await retinue.once("order-7", **(first | other))
+        assert "work for a" not in str(refused.value)
+        assert (await retinue.once("order-7", **first)).text == report.text
+
+
+PROGRAM = """
+import asyncio, os, signal, sys
+from retinue import AgentSpec, Retinue
+from retinue.testing import ScriptedModel
+url, folder, until = sys.argv[1], sys.argv[2], int(sys.argv[3])
+asked = 0
+
+def play(request):
+    global asked
+    asked += 1
+    if asked == until:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return request.system.split("You work for ")[1].split(".")[0]
+
+PLAIN = AgentSpec(name="plain", description="answers", prompt="You answer.", tools=())
+
+async def main():
+    async with Retinue(model=ScriptedModel(play), db=url, cwd=folder, environ={}) as retinue:
+        async def serve(n):
+            metadata = {"tenant": f"t{n}"} if n % 2 else {}
+            batch = retinue.map(PLAIN, ["due?", "late?"], metadata=metadata, instructions=f"You work for t{n}.")
+            return [report.text for report in await batch.reports()]
+        for first in range(0, 100, 10):
+            for n, said in enumerate(await asyncio.gather(*map(serve, range(first, first + 10))), first):
+                print(n, *said, flush=True)
+    print("asked", asked)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_hundred_tenants_are_never_mixed_up_also_after_a_kill(tmp_path: Path) -> None:
+    async def start(until: int) -> tuple[int, list[str]]:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", PROGRAM, f"sqlite:///{tmp_path / 'r.db'}", str(tmp_path), str(until)),
+            stdout=subprocess.PIPE,
+        )
+        out, _ = await process.communicate()
+        return process.returncode or 0, out.decode().splitlines()
+
+    for until in (35, 90):
+        assert (await start(until))[0] == -signal.SIGKILL
+    wanted = [f"{n} t{n} t{n}" for n in range(100)]
+    assert (await start(-1))[1][:-1] == wanted
+    assert (await start(-1))[1] == [*wanted, "asked 0"]
