@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ParamSpec, cast
@@ -236,7 +236,14 @@ async def with_private(run: Run, tool: Tool, arguments: dict[str, Any], result: 
     program's own may say that it did not run, and show what it has read."""
     if tool.private is None or (result.not_run and tool.ours):
         return result
-    return replace(result, private=(*result.private, *await _private_of(run, tool, arguments)))
+    return also_private(result, await _private_of(run, tool, arguments))
+
+
+def also_private(result: ToolResult, names: Sequence[str]) -> ToolResult:
+    """A result that rests on private data of these names too, each once."""
+    if not names or not isinstance(cast("Any", result.private), tuple):  # else the log is who says so
+        return result
+    return replace(result, private=tuple(dict.fromkeys((*result.private, *names))))
 
 
 def names_in(tool: str, said: object) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from retinue.run_state import RunState
 from retinue.standing import call_outcome
 from retinue.threads import briefly, ours
 from retinue.tool_running import (
+    also_private,
     asked_of,
     brings,
     broken,
@@ -135,7 +136,7 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
     What comes back is what the log holds: code must not see more now than it would after a restart.
     """
     await run.call_due(call.id)
-    began = time.perf_counter()
+    began, before = time.perf_counter(), run.state.begun.get(call.id)
     name = run.tools[call.name].name if call.name in run.tools else call.name
     try:
         result = await _call(run, call)
@@ -156,9 +157,12 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
         unwind(error)
         result = await _of_program(run, call, broken(name, error))
     result = with_unstarted(run, call, result)
+    if before is not None:  # what it has saved by then may be there, whatever becomes of it now
+        result = also_private(result, before.private)
     text, saved = storable(result.text), None
     if not result.as_read:  # as it was cut then
-        text, saved = _fit(run, name, text, most or run.limits.tool_output)
+        save = _was_known(run, call, result)
+        text, saved = _fit(run, name, text, most or run.limits.tool_output, save=save)
     result = replace(result, text=text, fields=_of_code(result.fields, most))
     duration = int((time.perf_counter() - began) * 1000)
     try:
@@ -274,10 +278,7 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
     if begun is not None:
         if not tool.repeatable:
             await run.recorder.recover(run, call.id)
-            left = begun.private  # what it has saved by then may be there
-            return ToolResult(
-                text=_cut_off(run, begun), is_error=True, not_run="outcome_unknown", private=left
-            )
+            return ToolResult(text=_cut_off(run, begun), is_error=True, not_run="outcome_unknown")
         answer = run.state.answers.get(call.id)
         edited = answer is not None and answer.arguments is not None
         refuse_another(tool, call, run.state.asked_about.get(call.id))
@@ -444,13 +445,22 @@ def _refuse_repetition(run: Run, tool: Tool, call: ToolCall) -> None:
         )
 
 
-def _fit(run: Run, name: str, text: str, most: int) -> tuple[str, str | None]:
+def _was_known(run: Run, call: ToolCall, result: ToolResult) -> bool:
+    """Whether it was known when a call began what private data it brings: else nothing of it is saved before
+    it is told, since code beside it would find that."""
+    begun = run.state.begun.get(call.id)
+    return set(names_in(call.name, result.private)) <= set(begun.private if begun is not None else ())
+
+
+def _fit(run: Run, name: str, text: str, most: int, *, save: bool) -> tuple[str, str | None]:
     """What is shown of a result: all of it, or its beginning and where the rest is, which is also named."""
     if len(text) <= most:
         return text, None
     cut = text[: text.rfind("\n", 0, most) if text.rfind("\n", 0, most) > most // 2 else most]
     notice = f"[cut: {len(cut)} of {len(text)} characters shown"
     try:
+        if not save:
+            raise ToolError("it was not known to be private")
         tool = run.tools.get(name)
         folder = WEB if tool is not None and tool.effect == "network" else HOME
         path = run.files.save(f"{name}.txt", text.encode("utf-8", "replace"), folder)

@@ -90,7 +90,7 @@ async def test_a_host_that_was_approved_hands_nothing_on_to_another(
 
     async def approve(question: ApprovalRequested) -> Answer:
         asked.append(question.reason)
-        return Answer(decision="approve" if approved.host in question.reason else "reject")
+        return Answer(decision="approve" if f"host {approved.host}" in question.concerns else "reject")
 
     options: dict[str, Any] = {"settings": {"web.allow_hosts": [attacker.host, approved.host]}}
     if by == "a rule":

@@ -60,6 +60,11 @@ class Passage:
     concern: Concern | None = None
 
 
+def pages_of(authority: str) -> str:
+    """The pages of a host of a private network as private data. To that host itself they do not leave."""
+    return f"pages of {authority}"
+
+
 def known_to(own: RunState, call_id: str, workflow: Collection[RunState]) -> tuple[str, ...]:
     """The private data that may be in what a call of a run was given, by name.
 
@@ -89,10 +94,15 @@ def leaving(
     concerns: list[Concern] = []
     for target in addresses(arguments):
         origin = _origin(target, workflow)
+        elsewhere = [name for name in private if name != pages_of(target.authority)]
+        if not elsewhere and origin != "composed":
+            continue
         if _ORDER.index(origin) > _ORDER.index(worst):
             worst = origin
+        if not elsewhere:  # and where its host sends it on to is looked at
+            continue
         if origin == "composed" or (origin in ("link", "found") and _one_too_many(target, workflow)):
-            concern = _about(tool, target, origin, private, workflow)
+            concern = _about(tool, target, origin, elsewhere, workflow)
             concerns += [] if concern is None else [concern]
     return Passage(address=worst, concern=_together(concerns))
 

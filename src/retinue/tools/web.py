@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from retinue.authority.flows import canonical, links_in
+from retinue.authority.flows import canonical, links_in, pages_of
 from retinue.builtin_tools import BUILT_IN
 from retinue.errors import Refused, ToolError
 from retinue.threads import to_its_end
@@ -86,6 +86,7 @@ def _fetch_tool(web: Web) -> Tool:
         effect="network",
         timeout=web.settings.timeout + READ_SECONDS,
         aliases=BUILT_IN["web_fetch"].aliases,
+        private=lambda arguments, files: _inside(web, str(arguments["url"])),
     )
     async def web_fetch(
         ctx: ToolContext,
@@ -99,8 +100,11 @@ def _fetch_tool(web: Web) -> Tool:
             mode: the visible page, only its article, or its source
         """
         ctx.progress(f"fetching {url[:200]}")
+        known = _inside(web, url)
         fetched = await _audited(ctx, web.page(url, mode, ctx.forbids))
-        return replace(await _shown(web, ctx, fetched, mode), links=_links(fetched))
+        private = _pages(fetched)
+        result = await _shown(web, ctx, fetched, mode, save=set(private) <= set(known))
+        return replace(result, links=_links(fetched), private=private)
 
     return web_fetch
 
@@ -110,7 +114,7 @@ def _extract_tool(web: Web) -> Tool:
         description=describe("extract"),
         effect="network",
         timeout=web.settings.timeout + READ_SECONDS,
-        private=_file_of,
+        private=lambda arguments, files: _file_of(arguments, files) or _inside(web, str(arguments["source"])),
         reads=_is_of_a_file,
     )
     async def extract(
@@ -127,6 +131,7 @@ def _extract_tool(web: Web) -> Tool:
             table: the number of a table to give in full
         """
         links: tuple[str, ...] = ()
+        private: tuple[str, ...] = ()
         names = tuple(fields) if isinstance(fields, list) else ()
         schema = fields if isinstance(fields, dict) else None
         if re.match(r"https?://", source, re.IGNORECASE):
@@ -135,6 +140,7 @@ def _extract_tool(web: Web) -> Tool:
                 ctx, web.extract(source, fields=names, schema=schema, table=table, forbids=ctx.forbids)
             )
             name, origin, links = fetched.answer.url, fetched.source(), _links(fetched)
+            private = _pages(fetched)
         else:
             name = ctx.files.display(source)
             body = await asyncio.to_thread(ctx.files.read_bytes, source, web.settings.max_bytes)
@@ -144,13 +150,22 @@ def _extract_tool(web: Web) -> Tool:
         text = f"Data from {name}:\n{web.frame(found.text, 'extracted data')}"
         if found.missing:
             text += f"\nNot found: {', '.join(found.missing)[:500]}. Leave these open rather than guess them."
-        return ToolResult(text=text, sources=(origin,), links=links)
+        return ToolResult(text=text, sources=(origin,), links=links, private=private)
 
     return replace(extract, dials=("source",))
 
 
 def _links(fetched: Fetched) -> tuple[str, ...]:
     return links_in(fetched.page.text, MOST_LINKS, MOST_OF_LINKS)
+
+
+def _inside(web: Web, url: str) -> tuple[str, ...]:
+    """The private data that is fetched from an address: a page of a private network that a person opened."""
+    return tuple(map(pages_of, web.inside(url)))
+
+
+def _pages(fetched: Fetched) -> tuple[str, ...]:
+    return tuple(map(pages_of, fetched.answer.inside))
 
 
 def _is_of_a_file(arguments: dict[str, Any]) -> bool:
@@ -186,7 +201,9 @@ def _search_text(answer: QueryAnswered) -> str:
     return "\n".join(lines)
 
 
-async def _shown(web: Web, ctx: ToolContext, fetched: Fetched, mode: str) -> ToolResult:
+async def _shown(web: Web, ctx: ToolContext, fetched: Fetched, mode: str, *, save: bool) -> ToolResult:
+    """What a model reads of a page. Without `save` it is private, and nobody knew so when the call began:
+    code beside it would find it in the workspace before it is told."""
     answer, page = fetched.answer, fetched.page
     about = _about(fetched)
     text = page.text
@@ -196,6 +213,10 @@ async def _shown(web: Web, ctx: ToolContext, fetched: Fetched, mode: str) -> Too
     data = text.encode("utf-8", "replace")
     if len(data) <= web.settings.inline_bytes:
         return ToolResult(text=f"{about}\n{web.frame(title + text, 'web page')}", sources=(fetched.source(),))
+    if not save:
+        head = web.frame(f"{title}{_head(text)}", "beginning of a web page")
+        more = f"[cut: {len(data):,} bytes in all. Fetch {answer.url} itself for the rest]"
+        return ToolResult(text=f"{about}\n{head}\n{more}", sources=(fetched.source(),))
     path = await _save(ctx, fetched, mode, f"Source: {answer.url}\n\n".encode() + data)
     shown = f"{title}{_head(text)}\n\n(…)\n\n{_outline(fetched)}".rstrip()
     return ToolResult(

@@ -8,6 +8,7 @@ time become one. It sends no cookies and no credentials, and it never reads more
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import importlib
 import importlib.metadata
@@ -37,7 +38,7 @@ from retinue.web.robots import Robots, RobotsAnswer, RobotsFile, RobotsJob
 from retinue.web.shared_pacing import Recache
 from retinue.web.status import explain
 from retinue.web.together import Together
-from retinue.web.urls import BadUrl, Target, join
+from retinue.web.urls import BadUrl, Target, join, take_apart
 from retinue.web.worker import AnyAnswer, AnyJob, ConversionFailed
 
 if TYPE_CHECKING:
@@ -233,6 +234,14 @@ class Web:
 
     # ---- fetching
 
+    def inside(self, *urls: str) -> tuple[str, ...]:
+        """Of these addresses the hosts of private networks."""
+        targets: list[Target] = []
+        for url in urls:
+            with contextlib.suppress(BadUrl):
+                targets.append(take_apart(url))
+        return tuple(dict.fromkeys(each.authority for each in targets if self.guard.is_inside(each)))
+
     async def get(self, url: str, forbids: Forbids | None = None) -> FetchedBody:
         """The body behind a URL, from the cache while it is fresh. Raises `ToolError`.
 
@@ -353,6 +362,7 @@ class Web:
             cut=hop.cut,
             etag=hop.headers.get("etag", ""),
             modified=hop.headers.get("last-modified", ""),
+            inside=self.inside(*hops),
         )
 
     def _headers(self, target: Target, stale: FetchedBody | None) -> dict[str, str]:

@@ -163,6 +163,8 @@ class Guard:
     def __init__(self, allow: Iterable[str] = (), *, ports: Iterable[int] = USUAL_PORTS) -> None:
         self.ports = frozenset(ports)
         self.rules = tuple(parse_rule(text) for text in allow)
+        self._inside: dict[str, bool] = {}
+        """Whether a host that a rule lets through was found in a private network when it was dialled."""
 
     def check(self, url: str) -> Target:
         """Raises `ToolError` for what is no URL, `Refused` for what may not be fetched."""
@@ -212,6 +214,22 @@ class Guard:
             return f"port {port} is not the port of the URL"
         return self.why_not(target, address)
 
+    def is_inside(self, target: Target) -> bool:
+        """Whether an address that may be fetched is none of the public internet: by where it was dialled,
+        else by how it is written, where a host that a rule names counts as one."""
+        known = self._inside.get(target.authority)
+        if known is not None:
+            return known
+        if target.address is not None:
+            return closed(target.address) is not None
+        named = any(rule.has_name(target.host) and rule.has_port(target.port) for rule in self.rules)
+        return named or self._is_local_name(target.host)
+
+    def _dialled(self, target: Target, host: str) -> None:
+        inside = closed(ipaddress.ip_address(host.partition("%")[0])) is not None
+        if inside or any(rule.has_name(target.host) for rule in self.rules):
+            self._inside[target.authority] = self._inside.get(target.authority, False) or inside
+
     def refusal(self, target: Target, why: str) -> Refused:
         return Refused(
             f"refused: {shown(target.url)}: {why}. The web tools reach only the public internet; a person "
@@ -229,6 +247,7 @@ class Guard:
             if why is not None:
                 dial.refused.append(why)
                 raise RefusedAddress(why)
+            self._dialled(dial.target, str(sockaddr[0]))
         return socket.socket(family, kind, protocol)
 
 

@@ -36,6 +36,8 @@ class FetchedBody(Struct, frozen=True, kw_only=True):
     cut: str = ""
     etag: str = ""
     modified: str = ""
+    inside: tuple[str, ...] = ()
+    """The hosts of private networks that it came from or by."""
 
 
 class CachedPages:
