@@ -383,6 +383,29 @@ async def test_a_run_that_was_refused_replays_the_same_where_there_is_somebody_t
         assert (await retinue.replay(report.run_id)).diff == ""
 
 
+@pytest.mark.parametrize("depth", [0, 1])
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_fork_that_approves_otherwise_than_the_run_it_is_of_replays(before: bool, depth: int) -> None:
+    """Begun with all approved and forked without, and the other way round: each call as it was judged then."""
+    store = MemoryStore()
+
+    def approving(yes: bool) -> Retinue:
+        agents = [agent("c", tools=("change",))]
+        return Retinue(
+            model=Cast(who_asks(depth)), db=store, tools=[change], agents=agents, environ={}, yes=yes
+        )
+
+    async with approving(before) as retinue:
+        first = await retinue.run(agent("root"), "go")
+    assert first.outcome == ("completed" if before else "refused")
+    replied = [e for e in await store.events(first.run_id) if isinstance(e, ModelReplied)][depth]
+    async with approving(not before) as retinue:
+        fork = await retinue.fork(first.run_id, at=replied.pos)
+        again = await retinue.wait(fork)
+        assert again.outcome == ("refused" if before else "completed")
+        assert (await retinue.replay(fork)).diff == ""
+
+
 async def test_a_cancel_is_replayed_after_all_that_came_before_it() -> None:
     """One child waits for a person, its sibling works on; then the root is cancelled."""
     store = MemoryStore()

@@ -79,6 +79,10 @@ async def _not_recorded(began: ChildStarted) -> ChildEnded | None:
     """Nothing is played back."""
 
 
+def _not_known(run_id: str, call_id: str) -> None:
+    """Nothing is played back."""
+
+
 async def _at_once(run_id: str) -> None:
     """Nothing is played back: whoever is cancelled is cancelled now."""
 
@@ -189,6 +193,9 @@ class WorkflowConfig:
     """In a replay: how a run is played, from its record."""
     reviewed: Callable[[str, str], Awaitable[CallReviewed | None]] | None = None
     """In a replay: what the small model said of a call, by run and call."""
+    approved_all: Callable[[str, str], bool | None] = _not_known
+    """In a replay: whether all that no rule denies was approved when a call was made, by run and call: who
+    took a run up may have said otherwise than who began it."""
     noticed: Callable[[ChildStarted], Awaitable[ChildEnded | None]] = _not_recorded
     """In a replay: waits until a parent was told of the end of a child in the background, and says how, where
     that is not to be worded anew."""

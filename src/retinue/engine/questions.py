@@ -77,8 +77,12 @@ class Questions:
             return Verdict(action="ask", why=concern.why)
         return verdict
 
-    def _judged(self, run: Run, asked: Asked) -> Verdict:
-        verdict = run.authority.rules.judge(asked)
+    def _judged(self, run: Run, asked: Asked, call_id: str = "") -> Verdict:
+        rules, config = run.authority.rules, self.tree.config
+        then = config.approved_all(run.id, call_id)
+        if then is not None:
+            rules = replace(rules, auto_risk="high" if then else config.settings.approvals.auto_risk)
+        verdict = rules.judge(asked)
         if verdict.action == "ask" and any(covers(grant, asked, verdict) for grant in self.granted):
             return Verdict(action="allow", why="a person approved it for this run")
         if self._asks_for_subtree(run, asked, verdict):
@@ -98,7 +102,7 @@ class Questions:
         """Judge a call by the rules and by what could leave with it, and ask where they say so."""
         refuse_another(tool, call, run.state.asked_about.get(call.id))
         asked = await asked_before(run, tool, arguments)
-        verdict = self._judged(run, asked)
+        verdict = self._judged(run, asked, call.id)
         if verdict.action == "deny":
             run.log.write(AccessDenied, what=tool.name, detail=verdict.why, call_id=call.id)
             why = f"denied by {verdict.why}: {tool.name} will not run. Find another way."

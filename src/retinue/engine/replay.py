@@ -12,7 +12,7 @@ has to be understood in order to be compared.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
@@ -34,8 +34,10 @@ from retinue.events import (
     ApprovalAnswered,
     ApprovalRequested,
     RunFinished,
+    RunResumed,
     RunStarted,
     ToolCalled,
+    ToolReturned,
 )
 from retinue.guards import Looked
 from retinue.store.base import Signal
@@ -100,6 +102,7 @@ async def replay(
         cancelling=player.cancelling,
         noticed=player.noticed,
         reviewed=player.reviewed,
+        approved_all=_approved_all(began, events),
     )
     if config.first is not None:
         await keep_recorded(store, config.first, config.settings, record.runs[record.root_id])
@@ -143,6 +146,17 @@ def _in_manner(record: Record, config: WorkflowConfig) -> WorkflowConfig:
         return config
     delegation = msgspec.structs.replace(config.settings.delegation, parent_ends="leave" if left else "wait")
     return replace(config, settings=msgspec.structs.replace(config.settings, delegation=delegation))
+
+
+def _approved_all(began: RunStarted, events: Sequence[AnyEvent]) -> Callable[[str, str], bool | None]:
+    """Whether all was approved that no rule denies when a call was first heard of."""
+    approved, then = began.options.yes, dict[tuple[str, str], bool]()
+    for event in events:
+        if isinstance(event, RunResumed) and event.depth == 0:
+            approved = event.yes
+        elif isinstance(event, ToolCalled | ToolReturned | ApprovalRequested):
+            then.setdefault((event.run_id, event.call_id), approved)
+    return lambda run_id, call_id: then.get((run_id, call_id))
 
 
 def _without_inquiries(events: Sequence[AnyEvent]) -> list[AnyEvent]:
