@@ -234,6 +234,19 @@ def test_doctor_looks_at_the_rest_where_a_settings_file_is_broken(invoke: Invoke
     assert "SQLite" in ended.out or "database" in ended.out
 
 
+def test_doctor_looks_at_the_rest_where_the_own_settings_are_broken(invoke: Invoke, cli: Cli):
+    """Agents, plugins and servers stand there too: what needs the file is named, what does not is looked at."""
+    own = Path(invoke("config", "path").out.splitlines()[0])
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_text("model = [broken\n")
+    ended = invoke("doctor", "--model", "offline")
+    assert (ended.code, ended.err) == (1, "")
+    assert "✗ broken" in ended.out
+    assert "not valid TOML" in ended.out
+    groups = [line for line in ended.out.splitlines() if line and not line.startswith(" ")]
+    assert {"settings", "program", "models", "database", "agents", "tools", "extras"} <= set(groups)
+
+
 def test_doctor_says_how_to_get_a_model(invoke: Invoke):
     by_name = {row["name"]: row for row in invoke("doctor", "--json").lines}
     assert by_name["model"]["state"] == "note"

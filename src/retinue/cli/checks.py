@@ -7,7 +7,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -472,15 +472,28 @@ async def everything(
     from retinue.rules_given import with_slips
 
     environ = os.environ if environ is None else environ
+
+    def settings() -> list[Check]:
+        return configuration(with_slips(loaded, load_agents(cwd, trusted=loaded.trusted).agents))
+
     return [
         *program(),
-        *await models(loaded.settings, environ),
-        *await database(loaded.settings),
-        *await asyncio.to_thread(agents, cwd, loaded.trusted),
-        *await asyncio.to_thread(own_things, cwd, loaded.trusted),
+        *await _looked("models", models(loaded.settings, environ)),
+        *await _looked("database", database(loaded.settings)),
+        *await _looked("agents", asyncio.to_thread(agents, cwd, loaded.trusted)),
+        *await _looked("own tools", asyncio.to_thread(own_things, cwd, loaded.trusted)),
         *machine(),
-        *await asyncio.to_thread(commands, loaded.settings, cwd, environ),
-        *await asyncio.to_thread(servers, loaded, cwd),
+        *await _looked("tools", asyncio.to_thread(commands, loaded.settings, cwd, environ)),
+        *await _looked("MCP servers", asyncio.to_thread(servers, loaded, cwd)),
         *extras(),
-        *configuration(with_slips(loaded, load_agents(cwd, trusted=loaded.trusted).agents)),
+        *await _looked("settings", asyncio.to_thread(settings)),
     ]
+
+
+async def _looked(group: str, looking: Awaitable[list[Check]]) -> list[Check]:
+    """What was found. What keeps a part from being looked at, a broken file above all, is a problem of that
+    part and ends none of the others."""
+    try:
+        return await looking
+    except RetinueError as error:
+        return [Check(group=group, name="not looked at", state="problem", text=str(error))]
