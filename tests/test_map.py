@@ -19,7 +19,7 @@ from retinue.errors import Gone
 from retinue.map_batch import MapBatch
 from retinue.store.base import RunFilter
 from retinue.testing import EvalCase, FakeProvider, Script, ScriptedModel, SeenRequest, evaluate
-from retinue.types import ModelRequest, UserMessage
+from retinue.types import AssistantMessage, ModelRequest, Reply, Usage, UserMessage
 
 PLAIN = AgentSpec(name="plain", description="answers", prompt="You answer.", tools=())
 
@@ -78,6 +78,19 @@ async def test_a_second_start_does_only_what_is_missing(tmp_path: Path) -> None:
     assert play.asked["a"] == 1
     assert play.asked["b"] == before + 1
     assert play.asked["c"] == 1
+
+
+@pytest.mark.parametrize("redo", [True, False])
+async def test_what_a_model_refused_is_asked_anew_by_a_second_start(tmp_path: Path, redo: bool) -> None:
+    """In a run of its own, as all that was refused; with `redo=False` its report is given again."""
+    refused = Reply(message=AssistantMessage(text="I can't"), usage=Usage(), stop="refusal", model="m")
+    async with opened(tmp_path, lambda request: refused) as retinue:
+        [first] = await retinue.map(PLAIN, ["a"]).reports()
+    async with opened(tmp_path, Counting()) as retinue:
+        [second] = await retinue.map(PLAIN, ["a"], redo=redo).reports()
+    assert first.outcome == "refused"
+    assert second.outcome == ("completed" if redo else "refused")
+    assert (second.run_id != first.run_id) == redo
 
 
 async def test_another_name_agent_or_folder_begins_anew(tmp_path: Path) -> None:

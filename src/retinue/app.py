@@ -292,7 +292,10 @@ class Retinue(Beginnings[Deps]):
             each = options.copy()
             if not self._has_input_guards(agent):  # they may hide what the input says
                 each.setdefault("label", label)
-            run_id = await self._next_try(run_id) if redo else run_id
+            if redo:
+                run_id = await self._next_try(run_id)
+            elif (row := await self.store.run(run_id)) is not None and row.outcome == "refused":
+                return await self.wait(run_id, messages=messages)
             return await self.once(run_id, agent, asked, deps=deps, messages=messages, **each)
 
         return MapBatch(
@@ -314,7 +317,7 @@ class Retinue(Beginnings[Deps]):
         """The run of a batch that is to give the report: the first one that does not lack something."""
         tried, first = 0, run_id
         while (row := await self.store.run(run_id)) is not None and not self.is_running(run_id):
-            if row.status != "completed" or row.outcome == "completed":
+            if row.outcome not in ("refused", "rejected", "incomplete"):
                 break
             tried += 1
             run_id = batch_run_id(first, "again", "", "", tried)
