@@ -10,6 +10,7 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    ChildEnded,
     ChildStarted,
     MessageReceived,
     RunFinished,
@@ -20,7 +21,7 @@ from retinue.events import (
 )
 from retinue.story import Story
 from retinue.testing import ScriptedModel, call
-from retinue.types import Report
+from retinue.types import Report, Shortfall, Usage
 
 SPEC = AgentSpec(name="boss", description="", prompt="")
 
@@ -118,6 +119,31 @@ def test_the_next_turn_begins_without_what_the_last_one_lacked():
     for event in (root(RunResumed, 10), root(MessageReceived, 10, text="again"), root.ended(11)):
         story.apply(event)
     assert story.root.outcome == "completed"
+
+
+def test_how_a_child_ended_is_told_by_its_own_log_and_where_that_is_not_read_by_its_parents():
+    root, child = Log(), Log("child", "root")
+    below = [
+        child(RunStarted, 1, spec=SPEC, prompt="part"),
+        child.asked(2),
+        child.answered(3, decision="reject"),
+        child.ended(4),
+    ]
+    began = root(RunStarted, 0, spec=SPEC, prompt="go")
+    facts = {"child_id": "child", "agent": "boss", "status": "completed", "usage": Usage()}
+    silent, told_all = (
+        root(ChildEnded, 5, **facts),
+        root(ChildEnded, 6, **facts, shortfall=Shortfall(refused=1)),
+    )
+    assert told(began, *below).end_of(silent) == "rejected"
+    assert told(began).end_of(silent) == "completed"
+    assert told(began).end_of(told_all) == "refused"
+    again = [
+        child(RunResumed, 7),
+        child(MessageReceived, 7, text="more"),
+        child(StepStarted, 8, step=2, model="m"),
+    ]
+    assert told(began, *below, *again).end_of(silent) == "completed", "it has gone on since"
 
 
 @tool(effect="write")

@@ -225,7 +225,9 @@ class Budget:
         while top.parent is not None:
             top = top.parent
         for dimension in top._elastic:
-            top._limits[dimension] = (top._limits[dimension] or 0) + beyond * RUN[dimension] / RUN["turns"]
+            limit = top._limits[dimension]
+            if limit is not None:
+                top._limits[dimension] = limit + beyond * RUN[dimension] / RUN["turns"]
 
     def charge(self, dimension: Dimension, amount: float) -> None:
         """Count what was used, here and in every ancestor."""
