@@ -297,6 +297,24 @@ async def test_from_another_machine_a_live_one_is_seen_to_live_and_a_dead_one_to
     await theirs.close()
 
 
+async def test_who_has_worked_for_long_gives_another_as_much_time_to_be_heard_as_anybody() -> None:
+    store = MemoryStore()
+    await store.beat("another", "of another machine")
+    here = Owners(store, busy=lambda: True)
+    here._beats = 1000
+
+    async def seen(beats: int) -> list[str]:
+        found: list[str] = []
+        for _ in range(beats):
+            found.append((await here.look(["another"]))["another"])
+            here._beats += 1
+        return found
+
+    assert await seen(6) == ["seems alive"] * 5 + ["gone"]
+    await store.beat("another", "of another machine")
+    assert await seen(7) == ["alive"] + ["seems alive"] * 4 + ["gone"] * 2
+
+
 class Slowly(LockFile):
     """A file that another thread wants as well, in the very moment in which it is opened."""
 
