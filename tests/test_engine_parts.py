@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import gc
 import importlib
+import inspect
 import pkgutil
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,8 @@ import pytest
 
 import retinue.delegate
 import retinue.engine
+import retinue.events
+import retinue.types
 from retinue.approvals import Verdict
 from retinue.authority.flows import Concern
 from retinue.authority.rules import Asked
@@ -205,9 +208,12 @@ def test_the_same_reason_is_no_news_twice() -> None:
 
 KEPT_UP_TO_DATE = {"RunState", "Run", "Call", "Node", "LiveRun", "_Chain"}
 """What changes while a run goes on, each changed by one owner."""
+BY_PLACE = {"Task", "PromptPart", "TextDelta", "ThinkingDelta"}
+"""A task of a batch is what a model wrote; the others are of one or two fields, and many."""
 KERNEL = [
     "loop",
     "toolcall",
+    "tool_running",
     "fold",
     "budget",
     "approvals",
@@ -223,7 +229,7 @@ KERNEL = [
 
 def test_what_the_kernel_and_the_engine_hand_to_each_other_cannot_be_changed_and_is_named() -> None:
     names = [f"retinue.{name}" for name in KERNEL]
-    for package in (retinue.engine, retinue.delegate):
+    for package in (retinue.engine, retinue.delegate, retinue.events, retinue.types):
         names += [one.name for one in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
     changing: set[str] = set()
     by_place: set[str] = set()
@@ -234,11 +240,15 @@ def test_what_the_kernel_and_the_engine_hand_to_each_other_cannot_be_changed_and
             if dataclasses.is_dataclass(found):
                 frozen = cast("Any", found).__dataclass_params__.frozen
                 changing |= set() if frozen else {found.__name__}
-                by_place |= set() if all(one.kw_only for one in dataclasses.fields(found)) else {name}
+                by_place |= (
+                    set() if all(one.kw_only for one in dataclasses.fields(found)) else {found.__name__}
+                )
             elif issubclass(found, msgspec.Struct):
                 changing |= set() if found.__struct_config__.frozen else {found.__name__}
+                given = inspect.signature(found).parameters.values()
+                by_place |= set() if all(one.kind is one.KEYWORD_ONLY for one in given) else {found.__name__}
     assert changing == KEPT_UP_TO_DATE
-    assert by_place == {"retinue.delegate.batch"}  # a task of a batch is what a model wrote
+    assert by_place == BY_PLACE
 
 
 @pytest.mark.parametrize(

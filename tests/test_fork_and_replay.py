@@ -14,7 +14,7 @@ import test_tree_is_deterministic as mixed
 from retinue.app import Retinue
 from retinue.engine.answers import Answer
 from retinue.engine.replay import replay
-from retinue.engine.scrub import scrub, scrubber
+from retinue.engine.scrub import scrub, scrubber, secrets_of
 from retinue.errors import ConfigError, RunError
 from retinue.events import (
     AnyEvent,
@@ -264,6 +264,17 @@ def test_a_known_value_is_blanked_as_it_is_and_as_it_stands_in_json(secret: str)
     for form in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
         assert clean(f"x {form} y") == "x [secret] y"
         assert clean(f"MY_PASSWORD={form} y") == "MY_PASSWORD=[secret] y"
+
+
+def test_of_the_environment_only_what_is_named_a_secret_is_one_and_no_short_word() -> None:
+    environ = {
+        "MY_TOKEN": "abcdef",
+        "db_password": "hunter2",
+        "HOME": "/home/someone",
+        "API_KEY": "on",
+        "N": "1",
+    }
+    assert secrets_of(environ.items()) == ["abcdef", "hunter2"]
 
 
 def test_recording_scrubs_secrets() -> None:
