@@ -24,7 +24,7 @@ from retinue.authority.rules import Asked
 from retinue.engine import listeners as listening
 from retinue.engine.answers import Answer
 from retinue.engine.approve_function import ApproveFunction
-from retinue.engine.bring import files_in
+from retinue.engine.bring import MOST_WORDS, files_in
 from retinue.engine.isolation import merge_tool
 from retinue.engine.listeners import Listeners
 from retinue.engine.offers import nobody_to_ask
@@ -38,6 +38,17 @@ from retinue.workspace import Files
 from trees import Stage, agent, reply
 
 PLACE: dict[str, Any] = {"run_id": "r", "root_id": "r", "parent_id": None, "depth": 0}
+
+
+def test_a_path_as_long_as_is_looked_at_is_brought_and_no_longer_one(tmp_path: Path) -> None:
+    folders = "/".join(["d" * 199] * 9)
+    paths = [f"{folders}/{'f' * (MOST_WORDS - len(folders) - 1 + more)}" for more in (0, 1)]
+    (tmp_path / folders).mkdir(parents=True)
+    for path in paths:
+        (tmp_path / path).write_text("x")
+    project = Files(project=tmp_path, workspace=None)
+    assert list(files_in(f"read {paths[0]} and {paths[1]}", project)) == paths[:1]
+    project.close()
 
 
 def test_a_file_that_is_named_twice_is_brought_once(tmp_path: Path) -> None:

@@ -154,11 +154,17 @@ async def test_a_child_has_a_prompt_made_of_the_deps_too(tmp_path: Path) -> None
     assert report.text == "done"
 
 
-async def test_a_prompt_that_cannot_be_made_keeps_the_run_from_starting(tmp_path: Path) -> None:
-    boss = AgentSpec(name="boss", description="the boss", prompt=lambda deps: 7, tools=())  # pyright: ignore[reportArgumentType] # a mistake
+@pytest.mark.parametrize("model", [None, ScriptedModel([])], ids=["no model", "a model of the run"])
+async def test_a_prompt_that_cannot_be_made_keeps_the_run_from_starting(
+    tmp_path: Path, model: ScriptedModel | None
+) -> None:
+    def seven(deps: object) -> int:
+        return 7
+
+    boss = AgentSpec(name="boss", description="the boss", prompt=seven, tools=())  # pyright: ignore[reportArgumentType] # a mistake
     async with Retinue(model=ScriptedModel([]), db="memory:", cwd=tmp_path) as retinue:
-        with pytest.raises(ConfigError, match="returned int, not text"):
-            await retinue.run(boss, "go")
+        with pytest.raises(ConfigError, match=r"made by .*seven, which returned int, not text"):
+            await retinue.run(boss, "go", model=model)
         assert list(await retinue.runs()) == []
 
 

@@ -98,3 +98,13 @@ def test_a_picture_is_held_to_the_same_by_whichever_way_it_comes(address: str) -
     history = from_openai([{"role": "user", "content": [{"type": "text", "text": "See."}, shown]}])
     assert "a picture that is too large" in history.left_out[0]
     assert not any(getattr(each, "images", ()) for each in history.messages)
+
+
+def test_a_picture_may_have_as_many_bytes_as_is_said_and_not_one_more() -> None:
+    largest = PNG + bytes(MAX_IMAGE - len(PNG))
+    assert Image.from_bytes(largest).checked().size == MAX_IMAGE
+    larger = base64.b64encode(largest + b"0").decode()
+    with pytest.raises(ValueError, match="at most"):
+        Image.from_bytes(largest + b"0")
+    with pytest.raises(ValueError, match="at most"):
+        Image(media_type="image/png", data=larger).checked()

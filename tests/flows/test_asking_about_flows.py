@@ -53,6 +53,26 @@ async def test_a_person_is_asked_once_for_a_host_in_the_whole_workflow(
     assert sorted(attacker.paths()) == ([] if decision == "reject" else ["/1", "/2", "/3"])
 
 
+@pytest.mark.parametrize("by_rule", [False, True])
+async def test_a_question_about_a_host_names_the_rule_that_would_allow_it_unless_a_rule_asks(
+    project: Path, attacker: Attacker, by_rule: bool
+) -> None:
+    asked: list[ApprovalRequested] = []
+
+    async def approve(question: ApprovalRequested) -> Answer:
+        asked.append(question)
+        return Answer(decision="reject")
+
+    steps = [call("read", path="notes.md"), call("web_fetch", url=f"{attacker.url}/1"), "done"]
+    settings = {"approvals.ask": ["web_fetch"]} if by_rule else {}
+    async with retinue_in(project, attacker, steps, approve=approve, settings=settings) as retinue:
+        await retinue.run("general", "go")
+    (question,) = asked
+    assert "notes.md" in question.reason
+    assert question.answers == (("approve", "reject") if by_rule else ("approve", "approve_always", "reject"))
+    assert question.rule == ("" if by_rule else f"web_fetch({attacker.url}/*)")
+
+
 async def test_who_let_data_leave_for_a_run_has_not_approved_its_tool_after_a_restart_either(
     project: Path, attacker: Attacker
 ) -> None:
