@@ -8,7 +8,7 @@ What agents read goes through `workspace`, not here.
 
 Failures are `OSError`s; an `Unreadable` says in its `why` what is wrong, to stand behind the file's name:
 
-    EXDEV   leads out of its folder by a link
+    EXDEV   leads out of its folder, by a link or by its name
     EINVAL  is not a regular file
     EFBIG   is larger than the bound
     ESTALE  changes while it is read
@@ -145,8 +145,14 @@ class Folder:
         except OSError:
             raise Unreadable(errno.ESTALE, "changes while it is read", str(path)) from None
         if real != str(self.path) and not real.startswith(str(self.path).rstrip("/") + "/"):
-            raise Unreadable(errno.EXDEV, "leads out of its folder by a link", str(path))
+            raise Unreadable(errno.EXDEV, self._leads_out(path), str(path))
         return os.path.relpath(real, self.path)
+
+    def _leads_out(self, path: str | Path) -> str:
+        """What is said of a path that leads out: a name such as `../x` does so without a link."""
+        top = str(self.path).rstrip("/") + "/"
+        named = os.path.normpath(os.path.join(top, path))
+        return "leads out of its folder by a link" if named.startswith(top) else "is outside of its folder"
 
     def read(self, path: str | Path, most: int, *, whole: bool = True, named: bool = False) -> Found:
         """A file of at most so many bytes; without `whole`, the beginning of a larger one."""
@@ -158,7 +164,7 @@ class Folder:
                 self._refuse_kept(str(path), really, os.fstat(file.fileno()), named=named)
                 return found
         except OSError as error:
-            raise _in_words(error, str(path)) from None
+            raise _in_words(error, str(path), self._leads_out(path)) from None
 
     def _refuse_kept(self, path: str, really: str, found: os.stat_result, *, named: bool) -> None:
         asked = self._asked(path)
@@ -261,14 +267,14 @@ def _require_regular(found: os.stat_result, name: str) -> None:
         raise Unreadable(errno.EINVAL, "is not a regular file", name)
 
 
-def _in_words(error: OSError, name: str) -> OSError:
-    """The same failure under the name that was asked for."""
+def _in_words(error: OSError, name: str, leads_out: str) -> OSError:
+    """The same failure under the name that was asked for; `leads_out` is what is said if it is outside."""
     if isinstance(error, Unreadable):
         return Unreadable(error.errno, error.strerror, name)
     words = {
         errno.EINVAL: "is not a regular file",
         errno.EISDIR: "is a folder",
-        errno.EXDEV: "leads out of its folder by a link",
+        errno.EXDEV: leads_out,
         errno.ELOOP: "goes through links that lead nowhere or change meanwhile",
     }.get(error.errno or 0)
     return (

@@ -193,8 +193,8 @@ async def test_files_of_a_skill_are_read_and_nothing_beside_them(project: Path, 
     assert "far-away" in texts[1]
     assert [result.is_error for result in got] == [False, False, *([True] * 6)]
     assert all("beside" not in text.removeprefix("../../../beside.md") for text in texts[2:3])
-    assert "leads out of its folder" in texts[2]
-    assert "leads out of its folder" in texts[3]
+    assert " of its folder" in texts[2]
+    assert " of its folder" in texts[3]
     assert "secret of the project" not in texts[4]
     assert "a PDF document" in texts[5]
     assert "Did you mean references/fields.md?" in texts[6]
@@ -275,6 +275,18 @@ async def test_a_file_that_is_another_one_of_the_project_is_not_read(project: Pa
     assert got.is_error
     assert "the same file as 'secret.md'" in got.text
     assert "secret of the project" not in got.text
+
+
+async def test_a_file_that_is_not_read_is_refused_for_the_reason_that_it_has(project: Path) -> None:
+    skill = project / ".agents/skills/forms"
+    (skill / "by.md").symlink_to("../../../secret.md")
+    (skill / "gone.md").symlink_to("nothing.md")
+    names = ["by.md", "../../../secret.md", str(project / "secret.md"), "gone.md"]
+    got = await results(project, *({"name": "forms", "file": name} for name in names))
+    assert all(result.is_error for result in got)
+    assert "by.md of the skill forms leads out of its folder by a link" in got[0].text
+    assert all("secret.md of the skill forms is outside of its folder" in each.text for each in got[1:3])
+    assert "gone.md of the skill forms is a link to nothing" in got[3].text
 
 
 async def test_a_file_that_has_another_name_outside_the_project_is_not_read(

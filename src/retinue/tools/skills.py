@@ -134,6 +134,8 @@ def _file(skill: Skill, file: str, ctx: ToolContext, offset: int, limit: int) ->
         data, really = skill.read(file)
     except FileNotFoundError:
         names, _ = skill.files()
+        if file in names:
+            raise ToolError(f"{shown(file)} of the skill {skill.name} is a link to nothing") from None
         near = get_close_matches(file, names, 1, 0.5)
         hint = f" Did you mean {near[0]}?" if near else f" Its files: {', '.join(names[:30]) or 'none'}"
         raise ToolError(f"the skill {skill.name} has no file {shown(file)}.{hint}") from None
