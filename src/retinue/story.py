@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from retinue.events import (
     KNOWLEDGE_FIRST,
@@ -61,6 +62,13 @@ MOST_STREAMED = 8000
 """Characters of what a root is writing that are kept to be shown."""
 Asking = Literal["", "thinking", "writing", "retrying", "parked"]
 """What an open model call is doing."""
+
+
+class Took(Struct, frozen=True, kw_only=True):
+    """Time and tokens of one piece of work."""
+
+    duration_ms: int
+    usage: Usage
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -111,6 +119,10 @@ class Node:
     children: list[Node] = field(default_factory=list["Node"])
     ends: dict[str, ChildEnded] = field(default_factory=dict[str, ChildEnded])
     """How its children ended, as its own log has it."""
+    asked_after: dict[str, ChildEnded] = field(default_factory=dict[str, ChildEnded])
+    """How children that were asked again had ended by then."""
+    before: Report | None = None
+    """Its last report when it was asked again."""
     returned: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
     """How its calls ended: of a log of an earlier version, whose events do not say so."""
     unknown: list[Call] = field(default_factory=list[Call])
@@ -208,6 +220,8 @@ class Story:
         self.nodes: dict[str, Node] = {}
         self.approvals: dict[str, ApprovalRequested] = {}
         self.answered_by: dict[str, ApprovalAnswered] = {}
+        self.pieces: dict[tuple[str, int], Took] = {}
+        """What pieces of work after the first took, by the events that end them."""
         self.text = ""
         """What the root is writing right now."""
         self.cancelling = ""
@@ -255,6 +269,14 @@ class Story:
 
     def node(self, event: Any) -> Node | None:
         return self.nodes.get(event.run_id)
+
+    def took(self, event: ChildEnded | RunFinished) -> Took:
+        """What the piece of work took that ends here: of a child that was asked again, that one alone."""
+        if isinstance(event, ChildEnded):
+            whole = Took(duration_ms=event.duration_ms, usage=event.usage)
+        else:
+            whole = Took(duration_ms=event.report.duration_ms, usage=event.report.usage)
+        return self.pieces.get((event.run_id, event.seq), whole)
 
     def end_of(self, event: ChildEnded) -> Outcome:
         """How a child ended, in one word. Its own log may not have been read."""
@@ -427,8 +449,11 @@ def _child_started(story: Story, event: ChildStarted) -> None:
         return
     if event.call_id in parent.calls:
         parent.calls[event.call_id].delegated = True
+    if event.continues and event.child_id in parent.ends:
+        parent.asked_after[event.child_id] = parent.ends[event.child_id]
     if event.continues and event.child_id in story.nodes:
         again = story.nodes[event.child_id]
+        again.before = again.report or again.before
         again.background, again.courtesy = event.background, False
     if event.child_id not in story.nodes:
         node = Node(
@@ -464,6 +489,11 @@ def _run_finished(story: Story, event: RunFinished) -> None:
     node.own = node.own + event.cut
     # What it left at work is a part of it: until that has ended, it goes on.
     node.report = None if event.report.at_work else event.report
+    if node.before is not None:
+        story.pieces[event.run_id, event.seq] = Took(
+            duration_ms=event.report.duration_ms - node.before.duration_ms,
+            usage=event.report.usage - node.before.usage,
+        )
     node.asking, node.interrupted, node.parked = "", False, None
     for approval_id in node.waiting:
         story.approvals.pop(approval_id, None)
@@ -473,6 +503,12 @@ def _child_ended(story: Story, event: ChildEnded) -> None:
     node = story.node(event)
     if node is not None:
         node.own = node.own + event.telling
+        earlier = node.asked_after.get(event.child_id)
+        if earlier is not None:
+            piece = Took(
+                duration_ms=event.duration_ms - earlier.duration_ms, usage=event.usage - earlier.usage
+            )
+            story.pieces[event.run_id, event.seq] = piece
         node.ends[event.child_id] = event
 
 

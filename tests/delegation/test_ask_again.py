@@ -26,11 +26,13 @@ from retinue.events import (
     RunStarted,
     ToolReturned,
 )
+from retinue.server.transcript import parts
 from retinue.store.base import Signal
 from retinue.store.memory import MemoryStore
 from retinue.story import Story
 from retinue.tools.base import tool
 from retinue.types import AssistantMessage, Limits, ModelRequest, Shortfall
+from retinue.view.transcript import Transcript
 from trees import Cast, Stage, agent, never, reply, results, told, turn
 
 COPY = "You do one delegated task. Work through it with your tools, then answer."
@@ -831,3 +833,22 @@ async def test_no_child_outlives_its_tree_whenever_that_is_cancelled_after_a_per
         assert len(ends) == asked, moment
         pieces.add(asked)
     assert pieces == {1, 2}
+
+
+async def test_people_are_told_of_each_piece_what_it_took_and_of_the_run_all() -> None:
+    stage = stage_of(asks_twice("delegate_task", "delegate_task"))
+    await stage.run()
+    log, story = await stage.log(), Story()
+    for event in log:
+        story.apply(event)
+    ends = [event for event in log if isinstance(event, ChildEnded)]
+    assert [event.usage.input_tokens for event in ends] == [10, 20]  # the log has what the run used by then
+    assert [story.took(event).usage.input_tokens for event in ends] == [10, 10]
+    assert story.took(ends[1]).duration_ms == ends[1].duration_ms - ends[0].duration_ms
+    reports = [event for event in log if isinstance(event, RunFinished) and event.run_id == ends[0].child_id]
+    assert [story.took(event).usage.input_tokens for event in reports] == [10, 10]
+    lines = Transcript(width=100, tree=story).of([event for event in log if event.depth == 0])
+    shown = ["".join(text for text, _ in line) for line in lines]
+    assert [re.findall(r"(\d+) tokens", line) for line in shown if "← " in line] == [["15"], ["15"]]
+    told = [part for part in await parts(log, story) if part.kind == "child_ended"]
+    assert [part.duration_ms for part in told] == [story.took(event).duration_ms for event in ends]

@@ -80,7 +80,7 @@ def _facts(event: AnyEvent, story: Story) -> list[dict[str, Any]]:
                     "status": report.status,
                     "outcome": report.outcome,
                     "is_error": report.outcome in _FAILED,
-                    "duration_ms": report.duration_ms,
+                    "duration_ms": story.took(event).duration_ms,
                 }
             ]
         case ErrorRaised():
@@ -152,5 +152,5 @@ def _child(event: ChildStarted | ChildEnded, story: Story) -> dict[str, Any]:
         "status": event.status,
         "outcome": outcome,
         "is_error": outcome in _FAILED,
-        "duration_ms": event.duration_ms,
+        "duration_ms": story.took(event).duration_ms,
     }

@@ -53,6 +53,15 @@ class Usage(Struct, frozen=True, kw_only=True):
             cost=None if self.cost is None or other.cost is None else self.cost + other.cost,
         )
 
+    def __sub__(self, earlier: Usage) -> Usage:
+        """What was used since."""
+        return Usage(
+            input_tokens=self.input_tokens - earlier.input_tokens,
+            output_tokens=self.output_tokens - earlier.output_tokens,
+            cached_tokens=self.cached_tokens - earlier.cached_tokens,
+            cost=None if self.cost is None or earlier.cost is None else self.cost - earlier.cost,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The documented JSON form."""
         return {**msgspec.to_builtins(self), "total_tokens": self.total_tokens}

@@ -274,11 +274,15 @@ def _ending(node: Node) -> str:
     report = node.report
     if report is None:
         return node.status
+    turns, calls, took = report.turns, report.tool_calls, report.duration_ms
+    if node.before is not None:  # it was asked again: this is about what it did since
+        turns, calls = turns - node.before.turns, calls - node.before.tool_calls
+        took -= node.before.duration_ms
     facts = [
         f"{MARKS[node.outcome][0]} {words.outcome(node.outcome, node.shortfall.denied)}",
-        words.count(report.turns, "turn"),
-        words.count(report.tool_calls, "tool call"),
-        words.duration(report.duration_ms / 1000),
+        words.count(turns, "turn"),
+        words.count(calls, "tool call"),
+        words.duration(took / 1000),
     ]
     why = report.error or report.incomplete
     return ", ".join(facts) + (f": {words.one_line(why, 160)}" if why else "")

@@ -192,13 +192,13 @@ def _child_started(script: Transcript, event: ChildStarted) -> None:
 
 
 def _child_ended(script: Transcript, event: ChildEnded) -> None:
-    shown = script.tree.end_of(event)
+    shown, took = script.tree.end_of(event), script.tree.took(event)
     mark, style = MARKS[shown]
-    cost = f" · {words.money(event.usage.cost)}" if event.usage.cost != 0 else ""
+    cost = f" · {words.money(took.usage.cost)}" if took.usage.cost != 0 else ""
     ended = words.outcome(shown, event.shortfall.denied) + (" in the background" if event.opens else "")
     script.say(
-        f"{event.agent} {ended}  {words.duration(event.duration_ms / 1000)} · "
-        f"{words.tokens(event.usage.total_tokens)} tokens{cost}  {event.child_id}",
+        f"{event.agent} {ended}  {words.duration(took.duration_ms / 1000)} · "
+        f"{words.tokens(took.usage.total_tokens)} tokens{cost}  {event.child_id}",
         "",
         mark=f"← {mark} ",
         mark_style=style,
