@@ -78,6 +78,59 @@ async def test_a_run_is_started_with_an_effort_and_its_report_says_so(folder: Pa
         assert refused.status == 422
 
 
+async def test_a_run_takes_how_its_model_is_asked_its_limits_and_what_it_is_told_of(folder: Path) -> None:
+    model = ScriptedModel(["A test."])
+    async with serving(model, folder) as api:
+        given = {
+            "prompt": "what is it?",
+            "model_settings": {"temperature": 0.5, "stop": ["END"], "max_tokens": 99, "tool_choice": "none"},
+            "limits": {"turns": 3, "cost": 0.5},
+            "metadata": {"tenant": "a", "vip": True},
+            "instructions": "Answer in one word.",
+        }
+        run_id = (await api("POST", "runs", given)).body["run_id"]
+        began = (await api.ended(run_id))[0]
+        (asked,) = model.requests
+        assert (asked.temperature, asked.settings.stop, asked.max_tokens) == (0.5, ("END",), 99)
+        assert "Answer in one word." in asked.system
+        assert (await api.get("runs"))["runs"][0]["metadata"] == {"tenant": "a", "vip": "true"}
+        assert began["spec"]["limits"]["turns"] == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"model_settings": {"temprature": 1}}, "temperature"),
+        ({"model_settings": {"temperature": 7}}, "temperature"),
+        ({"model_settings": {"max_tokens": 1.5}}, "max_tokens"),
+        ({"model_settings": {"extra_body": {"messages": []}}}, "extra_body"),
+        ({"limits": {"turn": 3}}, "turns"),
+        ({"limits": {"turns": -1}}, "turns"),
+        ({"metadata": {"a b": "c"}}, "metadata"),
+    ],
+)
+async def test_options_of_a_run_that_there_are_not_are_refused(
+    folder: Path, given: dict[str, Any], says: str
+) -> None:
+    async with serving(ScriptedModel(["A test."]), folder) as api:
+        answer = await api("POST", "runs", {"prompt": "what is it?", **given})
+        assert answer.status == 422
+        assert says in str(answer.body)
+        assert (await api.get("runs"))["runs"] == []
+
+
+async def test_only_an_admin_says_what_else_a_provider_is_sent(folder: Path) -> None:
+    async with serving(ScriptedModel(["A test."]), folder, with_tokens=True) as nobody:
+        for name, value in (
+            ("extra_headers", {"x-team": "${SECRET}"}),
+            ("extra_body", {"a": 1}),
+            ("service_tier", "priority"),
+        ):
+            given = {"prompt": "what is it?", "model_settings": {name: value}}
+            assert (await nobody.as_role("ask")("POST", "runs", given)).status == 403
+            assert (await nobody.as_role("admin")("POST", "runs", given)).status != 403
+
+
 async def test_the_conversations_of_a_run_and_of_all_below_it_are_given_whole(folder: Path) -> None:
     async with serving(ScriptedModel(by_turn), folder, agents=[leaf()], tools=[look], yes=True) as api:
         run_id = (await api("POST", "runs", {"prompt": "go"})).body["run_id"]

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, JsonValue
 from retinue.events import Decision
 from retinue.server.fields import Given, Json, Moment, Shown, Text, Word, storable
 from retinue.types import Effect, Effort, EndedBy, Outcome, Risk, Status, Verdict
+from retinue.types.model_settings import ServiceTier
 
 # -- runs ------------------------------------------------------------------------------------------
 
@@ -264,6 +265,35 @@ class AttachmentUpload(Given):
     data: Annotated[str, Field(description="the content, base64")]
 
 
+class ModelSettingsGiven(Given):
+    """How the model of a run is asked. What is left out is as it would be without."""
+
+    effort: Effort = ""
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, ge=0, le=1)
+    max_tokens: int | None = Field(default=None, ge=1, le=10_000_000, description="of one reply")
+    stop: list[Word] = Field(default_factory=list[str], max_length=16)
+    seed: int | None = Field(default=None, ge=-(2**53), le=2**53)
+    tool_choice: Word = Field(default="", description="`auto`, `none`, `required` or the name of a tool")
+    parallel_tool_calls: bool | None = None
+    service_tier: ServiceTier = Field(default="", description="for an admin")
+    timeout: float | None = Field(default=None, ge=0.001, le=86_400, description="seconds of one call")
+    extra_headers: dict[str, Word] = Field(default_factory=dict[str, str], description="for an admin")
+    extra_body: Json = Field(default_factory=dict[str, JsonValue], description="for an admin")
+
+
+class LimitsGiven(Given):
+    """What the run and everything below it may use. Of these and the agent's, the lower ones count."""
+
+    turns: int | None = Field(default=None, ge=1, le=2**53)
+    input_tokens: int | None = Field(default=None, ge=1, le=2**53)
+    output_tokens: int | None = Field(default=None, ge=1, le=2**53)
+    cost: float | None = Field(default=None, gt=0, description="US dollars")
+    seconds: float | None = Field(default=None, gt=0, description="time at work")
+    children: int | None = Field(default=None, ge=1, le=2**53)
+    concurrency: int | None = Field(default=None, ge=1, le=2**53)
+
+
 class StartRun(Given):
     """`prompt` is a text; `input` are arguments that fit the agent's input schema. One of the two."""
 
@@ -281,6 +311,15 @@ class StartRun(Given):
     effort: Effort = Field(
         default="", description="how hard the models of the run think, where they can be told"
     )
+    model_settings: ModelSettingsGiven | None = Field(
+        default=None, description="how its model is asked; what it does not have is refused"
+    )
+    limits: LimitsGiven | None = None
+    metadata: dict[str, Annotated[str, AfterValidator(storable)] | bool | int | float] = Field(
+        default_factory=dict[str, str | bool | int | float],
+        description="stored with the run: lists can be filtered by it, tools see it",
+    )
+    instructions: Text = Field(default="", description="said after the agent's prompt")
 
 
 class RunAccepted(Shown):

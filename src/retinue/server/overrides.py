@@ -10,10 +10,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from retinue import settings as configuration
+from retinue.parameters import texts
 from retinue.server.errors import ApiError
+from retinue.server.models import ModelSettingsGiven
 from retinue.server.security import Identity
 from retinue.settings import Settings
 from retinue.settings.trust import wider
+from retinue.types import ModelSettings
+
+FOR_ADMINS = ("extra_headers", "extra_body", "service_tier")
+"""How a model is asked that may cost more, or send more than a prompt."""
 
 
 def per_run() -> frozenset[str]:
@@ -41,3 +47,26 @@ def check(given: Mapping[str, Any], model: str | None, who: Identity, settings: 
             who.require("admin", "a model by its address")
         overrides["model"] = model
     return overrides
+
+
+def asked(given: ModelSettingsGiven | None, who: Identity) -> ModelSettings | None:
+    """How the model of a run is asked, or an `ApiError` that says what is not for this client."""
+    if given is None:
+        return None
+    said = {name: value for name, value in given.model_dump(exclude_unset=True).items() if value is not None}
+    for name in FOR_ADMINS:
+        if said.get(name):
+            who.require("admin", f"model_settings.{name}")
+    try:
+        return ModelSettings(**said)
+    except (TypeError, ValueError) as error:
+        raise ApiError(422, "invalid", f"model_settings: {error}") from None
+
+
+def described(given: Mapping[str, str | bool | int | float]) -> Mapping[str, str | bool | int | float]:
+    """Metadata that a run can have."""
+    try:
+        texts(given)
+    except (TypeError, ValueError) as error:
+        raise ApiError(422, "invalid", str(error)) from None
+    return given

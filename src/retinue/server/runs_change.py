@@ -28,7 +28,7 @@ from retinue.server.models import (
 )
 from retinue.server.security import Identity
 from retinue.store.base import RunRow
-from retinue.types import ENDED
+from retinue.types import ENDED, Limits
 
 router = APIRouter(tags=["runs"])
 REPLAY_SECONDS = 60.0
@@ -59,6 +59,10 @@ async def start_run(
         strict_sources=body.strict_sources,
         effort=body.effort,
         traceparent=traceparent,
+        model_settings=overrides.asked(body.model_settings, who),
+        limits=None if body.limits is None else Limits(**body.limits.model_dump()),
+        metadata=overrides.described(body.metadata),
+        instructions=body.instructions,
     )
     response.headers["Location"] = f"/api/v1/runs/{run_id}"
     return RunAccepted(run_id=run_id)
