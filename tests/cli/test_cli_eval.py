@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 import sys
 from collections.abc import Callable
 
@@ -155,3 +157,58 @@ def test_a_sealed_command_changes_no_check_unasked(
     assert checks.read_text() == before
     assert invoke("eval", "cases.yaml", "--fresh", **sealed).code == exits.OK
     assert checks.read_text() != before, "without the checks it runs unasked"
+
+
+@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
+async def test_an_evaluation_that_was_stopped_goes_on_with_what_is_missing(
+    cli: Cli, provider: FakeProvider, way: signal.Signals
+) -> None:
+    names = [f"case {n}" for n in range(5)]
+    listed = "".join(f"  - {{name: {name}, prompt: {name}, expect: {{says: FINE}}}}\n" for name in names)
+    (cli.folder / "cases.yaml").write_text(f"agent: general\ncases:\n{listed}")
+    asked: list[str] = []
+    reached = asyncio.Event()
+
+    def play(request: SeenRequest) -> Script:
+        asked.append(request.asked)
+        if len(asked) == 3:
+            reached.set()
+            return Script(text="FINE, and then silence", hang_after=1)
+        return Script(text="FINE")
+
+    provider.handler = play
+    cli.use(provider)
+    process = await cli.start("eval", "cases.yaml", "--concurrency", "1")
+    await reached.wait()
+    process.send_signal(way)
+    _, said = await process.communicate()
+    if way == signal.SIGINT:
+        assert process.returncode == exits.CANCELLED
+        assert "! stopped after 2 of 5: the same command goes on from here" in said.decode()
+    again = await cli.start("eval", "cases.yaml", "--concurrency", "1", "--json")
+    out, said = await again.communicate()
+    assert again.returncode == exits.OK, said.decode()
+    tried = json.loads(out)["tries"]
+    assert [each["case"] for each in tried] == names
+    assert [each["from_before"] for each in tried[:2]] == [True, True]
+    assert asked.count(names[2]) == 2  # the one that was under way
+    assert [asked.count(name) for name in (*names[:2], *names[3:])] == [1, 1, 1, 1]
+
+
+async def test_an_evaluation_of_all_anew_does_not_say_that_it_goes_on(
+    cli: Cli, provider: FakeProvider
+) -> None:
+    (cli.folder / "cases.yaml").write_text("agent: general\ncases:\n  - {name: one, prompt: one}\n")
+    reached = asyncio.Event()
+
+    def play(request: SeenRequest) -> Script:
+        reached.set()
+        return Script(text="FINE, and then silence", hang_after=1)
+
+    provider.handler = play
+    cli.use(provider)
+    process = await cli.start("eval", "cases.yaml", "--fresh")
+    await reached.wait()
+    process.send_signal(signal.SIGINT)
+    _, said = await process.communicate()
+    assert "! stopped after 0 of 1: --fresh begins anew, also next time" in said.decode()

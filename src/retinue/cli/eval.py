@@ -127,30 +127,37 @@ async def _evaluated(
     from retinue.cli.map_results import progress
     from retinue.cli.opening import opened_for_many
     from retinue.testing.evaluation import evaluate
+    from retinue.view.paint import note
 
+    size = len(given.cases) * tries
     async with opened_for_many(flags, checks.places) as retinue:
         retinue.agents.get(agent)
         ended: list[EvalTry] = []
-        with progress(len(given.cases) * tries, quiet=flags.quiet) as shown:
+        with progress(size, quiet=flags.quiet) as shown:
 
             def heard(tried: EvalTry) -> None:
                 ended.append(tried)
                 shown(len(ended), sum(not each.passed for each in ended))
 
-            return await evaluate(
-                agent,
-                given.cases,
-                checks.functions,
-                retinue=retinue,
-                tries=tries,
-                concurrency=concurrency,
-                judge_model=judge,
-                fresh=fresh,
-                heard=heard,
-                settings=flags.settings,
-                effort=flags.effort or "",
-                drawn_from=str(path),
-            )
+            try:
+                return await evaluate(
+                    agent,
+                    given.cases,
+                    checks.functions,
+                    retinue=retinue,
+                    tries=tries,
+                    concurrency=concurrency,
+                    judge_model=judge,
+                    fresh=fresh,
+                    heard=heard,
+                    settings=flags.settings,
+                    effort=flags.effort or "",
+                    drawn_from=str(path),
+                )
+            except (asyncio.CancelledError, KeyboardInterrupt):
+                how = "--fresh begins anew, also next time" if fresh else "the same command goes on from here"
+                note(f"! stopped after {len(ended)} of {size}: {how}", "yellow")
+                raise
 
 
 def _checks(named: tuple[str, ...] | list[str], cwd: Path | None) -> LoadedChecks:
