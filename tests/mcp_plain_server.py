@@ -47,6 +47,7 @@ class Server:
             tool("long", text_schema("n", kind="integer"), **READS),
             tool("steps", text_schema("n", kind="integer"), **READS),
             tool("ask", text_schema("about"), **READS),
+            tool("compose", text_schema("about"), **READS),
             *(
                 tool(name, text_schema(), **READS)
                 for name in ("crash", "hang", "flood", "huge", "grow", "pid")
@@ -172,6 +173,20 @@ class Server:
         self.send({"id": f"ask-{self.asked}", "method": "elicitation/create", "params": params})
         reply = json.loads(sys.stdin.readline())
         return self.text(f"the person said {json.dumps(reply.get('result') or reply.get('error'))}")
+
+    def do_compose(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Has the client's model write something."""
+        self.asked += 1
+        content = {"type": "text", "text": f"Write a line about {given['about']}."}
+        params = {
+            "messages": [{"role": "user", "content": content}],
+            "systemPrompt": "You write for a server.",
+            "maxTokens": 50,
+        }
+        params |= json.loads(option("--compose", "{}"))
+        self.send({"id": f"ask-{self.asked}", "method": "sampling/createMessage", "params": params})
+        reply = json.loads(sys.stdin.readline())
+        return self.text(f"the model said {json.dumps(reply.get('result') or reply.get('error'))}")
 
     def do_crash(self, given: dict[str, Any]) -> None:
         sys.stderr.write("out of cheese\n")

@@ -110,6 +110,7 @@ def test_what_could_send_work_elsewhere_or_allow_more_counts_only_where_it_is_tr
     """Written out once more on purpose: what becomes free for a repository to set shows in a review."""
     assert {name for name, one in settings.declared().items() if one.says.trust == "trusted"} == {
         *("db", "model", "small_model", "providers", "prices", "approvals.allow", "approvals.auto_risk"),
+        "mcp.sampling",
         *("approvals.auto", "approvals.sandbox", "approvals.sandbox_network", "approvals.callback_seconds"),
         *("telemetry.enabled", "telemetry.endpoint", "telemetry.content"),
         *("web.allow_hosts", "web.searxng_url", "web.brave_url", "web.tavily_url", "web.proxy", "web.robots"),

@@ -31,6 +31,7 @@ from retinue.events import (
     LimitReached,
     MessageReceived,
     ModelReplied,
+    ModelSampled,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -348,6 +349,10 @@ def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
         state.cleared.update(concerns)
 
 
+def _model_sampled(state: RunState, event: ModelSampled) -> None:
+    state.use(event.usage)
+
+
 def _call_reviewed(state: RunState, event: CallReviewed) -> None:
     state.reviews[event.call_id] = event
     unpriced = state.unpriced
@@ -525,6 +530,7 @@ _HANDLERS: dict[type[Event], Any] = {
     ApprovalRequested: _approval_requested,
     ApprovalAnswered: _approval_answered,
     CallReviewed: _call_reviewed,
+    ModelSampled: _model_sampled,
     ChildStarted: _child_started,
     ChildEnded: _child_ended,
     MessageReceived: _message_received,

@@ -21,7 +21,7 @@ import msgspec
 from retinue.approvals import Authority, Verdict
 from retinue.budget import Budget
 from retinue.clock import Clock
-from retinue.errors import ModelError, StoreError, Unwritable, told
+from retinue.errors import ModelError, Refused, StoreError, Unwritable, told
 from retinue.events import (
     About,
     CallCut,
@@ -42,10 +42,10 @@ from retinue.models.base import Model
 from retinue.run_state import RunState
 from retinue.settings import ContextSettings, LimitSettings
 from retinue.skills import Skill
-from retinue.tools.base import FormFilled, FormQuestion, Tool
+from retinue.tools.base import FormFilled, FormQuestion, SampleRequest, Tool
 from retinue.tools.changing import Changes
 from retinue.tools.notes import Kind
-from retinue.types import AddressFrom, AgentSpec, JsonSchema, Report, ToolCall, ToolSpec, Usage
+from retinue.types import AddressFrom, AgentSpec, JsonSchema, Reply, Report, ToolCall, ToolSpec, Usage
 from retinue.workspace import Files
 
 E = TypeVar("E", bound=Event)
@@ -328,6 +328,10 @@ async def _no_answer(run: Run, tool: Tool, call: ToolCall, question: FormQuestio
     return FormFilled(action="cancel")
 
 
+async def _no_sample(run: Run, tool: Tool, call: ToolCall, asked: SampleRequest) -> Reply:
+    raise Refused("no model is asked for the sake of a server here")
+
+
 def _as_before(run: Run) -> None:
     """Its tools are what they were."""
 
@@ -422,6 +426,8 @@ class Run:
     """The nearest instructions to a file of the project: in which file they are, and what it says."""
     inquire: Callable[[Run, Tool, ToolCall, FormQuestion], Awaitable[FormFilled]] = _no_answer
     """Asks a person what a call that runs has to know."""
+    sample: Callable[[Run, Tool, ToolCall, SampleRequest], Awaitable[Reply]] = _no_sample
+    """Has the small model write what a server asks for while a call runs, if a person agrees."""
     refresh: Callable[[Run], None] = _as_before
     """Brings its tools up to date before a step: servers may offer others by now, and some were found."""
     due: Callable[[int], Awaitable[None]] = always_due

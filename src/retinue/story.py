@@ -34,6 +34,7 @@ from retinue.events import (
     LiveEvent,
     MessageReceived,
     ModelReplied,
+    ModelSampled,
     Progressed,
     RunFinished,
     RunResumed,
@@ -346,7 +347,7 @@ def _step_retried(story: Story, event: StepRetried) -> None:
         story.text = ""
 
 
-def _call_cut(story: Story, event: CallCut) -> None:
+def _spent(story: Story, event: CallCut | ModelSampled) -> None:
     node = story.node(event)
     if node is not None:
         node.own = node.own + event.usage
@@ -533,7 +534,7 @@ _HANDLERS: dict[type, Callable[[Story, Any], None]] = {
     RunResumed: _run_resumed,
     StepStarted: _step_started,
     StepRetried: _step_retried,
-    CallCut: _call_cut,
+    CallCut: _spent,
     LimitReached: _limit_reached,
     LimitPassed: _limit_passed,
     Streamed: _streamed,
@@ -544,6 +545,7 @@ _HANDLERS: dict[type, Callable[[Story, Any], None]] = {
     ApprovalRequested: _approval_requested,
     ApprovalAnswered: _approval_answered,
     CallReviewed: _call_reviewed,
+    ModelSampled: _spent,
     ChildStarted: _child_started,
     ChildEnded: _child_ended,
     HistoryPruned: _history_pruned,

@@ -30,9 +30,9 @@ from retinue.events import AccessDenied, Progressed
 from retinue.replies import plausible
 from retinue.run import Run, storable
 from retinue.threads import briefly, in_own_task
-from retinue.tools.base import FormFilled, FormQuestion, Tool, ToolContext, ToolResult, as_text
+from retinue.tools.base import FormFilled, FormQuestion, SampleRequest, Tool, ToolContext, ToolResult, as_text
 from retinue.tools.picture_bounds import bounded
-from retinue.types import AddressFrom, Image, ToolCall, Usage
+from retinue.types import AddressFrom, Image, Reply, ToolCall, Usage
 
 P = ParamSpec("P")
 
@@ -146,6 +146,14 @@ async def run_tool(
         finally:
             held.resume()
 
+    async def sample(request: SampleRequest) -> Reply:
+        held = clock or run.clock
+        held.pause()  # for the person; what the model takes is bounded by itself
+        try:
+            return await run.sample(run, tool, call, request)
+        finally:
+            held.resume()
+
     limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
     clock = None if limit is None else run.clock.of_tool(limit)
     asked = asked_of(run, tool, arguments)
@@ -166,6 +174,7 @@ async def run_tool(
         deps=run.deps,
         metadata=run.metadata,
         inquire=inquire,
+        sample=sample,
         seconds=math.inf if (left := run.clock.of_tool(math.inf).left) is None else left,
     )
     private: tuple[str, ...] = ()  # of a result that cannot be used as well

@@ -10,7 +10,8 @@ import pytest
 
 from mcp_world import World, trusting
 from retinue.mcp.connection import ServerConnection
-from retinue.tools.base import FormFilled, FormQuestion
+from retinue.tools.base import FormFilled, FormQuestion, ToolContext
+from retinue.workspace import Files
 
 SERVER = """\
 import json, sys
@@ -60,7 +61,18 @@ async def test_a_question_is_for_the_call_that_asks(world: World, asking: str, s
             asked.append((name, question.text))
             return FormFilled(action="accept", content={"x": "y"})
 
-        found: Any = await connection.call(name, {}, progress=lambda text: None, inquire=inquire)
+        context: ToolContext[Any] = ToolContext(
+            run_id="r",
+            root_id="r",
+            depth=0,
+            agent="general",
+            call_id=name,
+            files=Files(project=world.project, workspace=None),
+            progress=lambda text: None,
+            denied=lambda what, detail: None,
+            inquire=inquire,
+        )
+        found: Any = await connection.call(name, {}, context)
         return found.content[0].text
 
     async with world.open() as retinue:

@@ -27,6 +27,7 @@ from retinue.engine.parking import park, wait_out
 from retinue.engine.report_check import review
 from retinue.engine.resources import RunResources, memory_of
 from retinue.engine.run_guards import guards_of
+from retinue.engine.sampling import sample
 from retinue.engine.tree import RunTree
 from retinue.errors import Refused
 from retinue.events import RunStarted
@@ -282,6 +283,7 @@ def build(
         withheld=partial(workflow.toolbox.withheld, depth),
         returned=questions.started_all,
         inquire=partial(inquire, questions),
+        sample=partial(sample, questions),
         refresh=offer.refresh,
         guidance=_guidance(config, spec, authority, depth) if played is None else played.guidance,
         corrections=config.settings.delegation.corrections,

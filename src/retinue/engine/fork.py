@@ -30,6 +30,7 @@ from retinue.events import (
     HistoryPruned,
     MessageReceived,
     ModelReplied,
+    ModelSampled,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -153,7 +154,7 @@ def _renamed(event: AnyEvent, ids: Mapping[str, str]) -> AnyEvent:
 
 def _unpaid(event: AnyEvent) -> dict[str, Any]:
     """Whatever an event says was used, as nothing."""
-    if isinstance(event, ModelReplied | ToolReturned | HistoryPruned | CallReviewed | CallCut):
+    if isinstance(event, ModelReplied | ToolReturned | HistoryPruned | CallReviewed | ModelSampled | CallCut):
         return {"usage": Usage()}
     if isinstance(event, RunResumed):
         return {"cut": Usage()}

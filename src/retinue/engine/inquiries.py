@@ -94,6 +94,8 @@ def _known(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown(question: FormQuestion) -> str:
+    if question.shown:
+        return question.shown
     if question.url:
         return f"{question.text}\n\nOpen {question.url} and approve when you are done there."
     lines = [

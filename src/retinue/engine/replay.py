@@ -33,6 +33,7 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    ModelSampled,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -46,6 +47,7 @@ from retinue.tools.base import Tool, ToolContext, ToolResult, tool_from_schema
 from retinue.types import (
     AgentSpec,
     Report,
+    Usage,
 )
 
 
@@ -74,7 +76,8 @@ async def replay(
         root_id = events[0].root_id
         raise RunError(f"{root_id} has not ended: resume or cancel it first, then replay it", run_id=root_id)
     after = len(events) - end - 1
-    events = _without_inquiries(events[: end + 1])  # what was said after is another conversation
+    said = events[: end + 1]  # what was said after is another conversation
+    events = _without_inquiries(_with_samples(said))
     record = Record(events)
     player = Player(record)
     store = MemoryStore()
@@ -164,6 +167,21 @@ def _without_inquiries(events: Sequence[AnyEvent]) -> list[AnyEvent]:
     asked = {e.approval_id for e in events if isinstance(e, ApprovalRequested) and e.form is not None}
     questions = (ApprovalRequested, ApprovalAnswered)
     return [e for e in events if not (isinstance(e, questions) and e.approval_id in asked)]
+
+
+def _with_samples(events: Sequence[AnyEvent]) -> list[AnyEvent]:
+    """With what models wrote for servers as a part of what those calls took: they are played back."""
+    spent: dict[tuple[str, str], Usage] = {}
+    found: list[AnyEvent] = []
+    for event in events:
+        if isinstance(event, ModelSampled):
+            call = (event.run_id, event.call_id)
+            spent[call] = spent.get(call, Usage()) + event.usage
+        elif isinstance(event, ToolReturned) and (usage := spent.pop((event.run_id, event.call_id), None)):
+            found.append(msgspec.structs.replace(event, usage=event.usage + usage))
+        else:
+            found.append(event)
+    return found
 
 
 def _agents(record: Record, config: WorkflowConfig) -> dict[str, AgentSpec]:

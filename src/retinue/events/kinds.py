@@ -317,6 +317,20 @@ class ApprovalAnswered(Event, frozen=True, kw_only=True, tag="approval_answered"
     """The question whose answer was for this one too."""
 
 
+class ModelSampled(Event, frozen=True, kw_only=True, tag="model_sampled"):
+    """The small model wrote something for an MCP server while a call of it ran (`mcp.sampling`), and a person
+    had agreed. `text` is what the server was given; empty if nothing came of it, and then `why` says why."""
+
+    call_id: str
+    tool: str
+    server: str
+    text: str = ""
+    why: str = ""
+    model: str = ""
+    usage: Usage = Usage()
+    duration_ms: int = 0
+
+
 class CallReviewed(Event, frozen=True, kw_only=True, tag="call_reviewed"):
     """The small model was asked whether a call is harmless, before a person would be (`approvals.reviewer`).
     If `cleared`, the call ran for that, and nobody was asked. Paid for: never asked again."""
@@ -491,6 +505,7 @@ AnyEvent = (
     | ApprovalRequested
     | ApprovalAnswered
     | CallReviewed
+    | ModelSampled
     | ChildStarted
     | ChildEnded
     | MessageReceived

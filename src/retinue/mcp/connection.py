@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -36,13 +36,14 @@ from retinue.mcp.listing import (
     Listing,
 )
 from retinue.mcp.login import Person, ServerLogin
+from retinue.mcp.sampling import asked_of_model
 from retinue.mcp.stdio import StdioTransport
 from retinue.mcp.web import http_client
 from retinue.programs import path_outside
 from retinue.sandbox.commands.hide import harmless
 from retinue.sandbox.commands.launch import Commands
 from retinue.settings import McpSettings
-from retinue.tools.base import FormFilled, FormQuestion
+from retinue.tools.base import FormQuestion, SampleRequest, ToolContext
 
 T = TypeVar("T")
 MOST_PAGES = 100
@@ -52,8 +53,6 @@ STARS = "***"
 for _name in ("mcp", "client"):  # what the package logs is for whoever asks for it
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
-Inquire = Callable[[FormQuestion], Awaitable[FormFilled]]
-
 
 class ServerGone(ToolError):
     """The connection ended. Another one may be opened."""
@@ -61,9 +60,23 @@ class ServerGone(ToolError):
 
 @dataclass(kw_only=True, eq=False)
 class UnderWay:
-    """A call that has not come back: who is asked if the server needs to know something."""
+    """A call that has not come back, and what is done for the sake of it meanwhile."""
 
-    inquire: Inquire
+    context: ToolContext[Any]
+    work: set[asyncio.Future[Any]] = field(default_factory=set[asyncio.Future[Any]])
+
+    async def during(self, work: Awaitable[T]) -> T:
+        """Do it as long as the call lasts: over pipes it is no part of the task that waits for the call."""
+        task = asyncio.ensure_future(work)
+        self.work.add(task)
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+            self.work.discard(task)
+        if task.cancelled():
+            raise ToolError("the call has ended meanwhile")
+        return task.result()
 
 
 _current: ContextVar[UnderWay | None] = ContextVar("current call of an MCP server", default=None)
@@ -183,6 +196,7 @@ class ServerConnection:
             client_info=mcp_types.Implementation(name="retinue", version=_version()),
             message_handler=self._heard,
             elicitation_callback=self._elicit,
+            sampling_callback=self._sample if self._means.settings.sampling == "ask" else None,
             cache=None,
         )
 
@@ -247,12 +261,30 @@ class ServerConnection:
                 asker=self.server.name, text=self.masked(params.message), schema=params.requested_schema
             )
         try:
-            answer = await call.inquire(question)
+            answer = await call.context.inquire(question)
         except ToolError:
             return mcp_types.ElicitResult(action="cancel")
         if answer.action != "accept":
             return mcp_types.ElicitResult(action=answer.action)
         return mcp_types.ElicitResult(action="accept", content=None if question.url else answer.content)
+
+    async def _sample(
+        self, context: Any, params: mcp_types.CreateMessageRequestParams
+    ) -> mcp_types.CreateMessageResult | mcp_types.ErrorData:
+        """Have the small model write for a server, if the person whose call it is agrees."""
+        call = await self._asker()
+        if call is None:
+            return _not_sampled("nobody knows for which call that is")
+        try:
+            asked = SampleRequest(asker=self.server.name, request=asked_of_model(params))
+            reply = await call.during(call.context.sample(asked))
+        except ToolError as error:
+            return _not_sampled(self.masked(str(error)))
+        stopped = "endTurn" if reply.stop == "end" else "maxTokens"
+        content = mcp_types.TextContent(type="text", text=reply.message.text)
+        return mcp_types.CreateMessageResult(
+            role="assistant", content=content, model=reply.model, stop_reason=stopped
+        )
 
     async def _asker(self) -> UnderWay | None:
         """The call for whose sake a server asks. Over pipes it does not say: a call that asks does not end
@@ -306,17 +338,13 @@ class ServerConnection:
         self,
         tool: str,
         arguments: dict[str, Any],
-        *,
-        progress: Callable[[str], None],
-        inquire: Inquire,
+        context: ToolContext[Any],
     ) -> mcp_types.CallToolResult:
-        shows = progress
-
         async def tell(progress: float, total: float | None, message: str | None) -> None:
             of = "" if total is None else f" of {total:g}"
-            shows(self.masked(f"{progress:g}{of}{': ' + message if message else ''}"[:500]))
+            context.progress(self.masked(f"{progress:g}{of}{': ' + message if message else ''}"[:500]))
 
-        with self._under_way(inquire):
+        with self._under_way(context):
             return await self._guarded(
                 self._known_client().call_tool(tool, arguments, progress_callback=tell), tool
             )
@@ -338,19 +366,19 @@ class ServerConnection:
 
         return await self._guarded(ask())
 
-    async def read(self, uri: str, inquire: Inquire) -> mcp_types.ReadResourceResult:
-        with self._under_way(inquire):
+    async def read(self, uri: str, context: ToolContext[Any]) -> mcp_types.ReadResourceResult:
+        with self._under_way(context):
             return await self._guarded(self._known_client().read_resource(uri))
 
     async def prompt(
-        self, name: str, arguments: dict[str, str], inquire: Inquire
+        self, name: str, arguments: dict[str, str], context: ToolContext[Any]
     ) -> mcp_types.GetPromptResult:
-        with self._under_way(inquire):
+        with self._under_way(context):
             return await self._guarded(self._known_client().get_prompt(name, arguments))
 
     @contextlib.contextmanager
-    def _under_way(self, inquire: Inquire) -> Generator[None]:
-        call = UnderWay(inquire=inquire)
+    def _under_way(self, context: ToolContext[Any]) -> Generator[None]:
+        call = UnderWay(context=context)
         self._calls.append(call)
         token = _current.set(call)
         try:
@@ -359,6 +387,8 @@ class ServerConnection:
             _current.reset(token)
             self._calls.remove(call)
             self._fewer.set()
+            for work in call.work:
+                work.cancel()
 
     def _known_client(self) -> Client:
         if self._client is None or not self.alive:
@@ -408,6 +438,10 @@ class ServerConnection:
         said = f". It wrote to stderr: {words}" if words else ""
         then = f". {fix}" if fix else ""
         return ToolError(self.masked(f"the MCP server {self.server.name} {what}{said}{then}"))
+
+
+def _not_sampled(why: str) -> mcp_types.ErrorData:
+    return mcp_types.ErrorData(code=mcp_types.INVALID_REQUEST, message=f"nothing was written: {why}")
 
 
 def _inner(error: BaseException) -> str:

@@ -118,9 +118,7 @@ def _tool(server: ServerConfig, listed: ListedTool, trust: Trust, uses: Uses) ->
         from retinue.mcp.results import called
 
         async def work(connection: ServerConnection) -> ToolResult:
-            answer = await connection.call(
-                listed.name, arguments, progress=context.progress, inquire=context.inquire
-            )
+            answer = await connection.call(listed.name, arguments, context)
             return called(server.name, listed.name, answer, context.files, connection.masked)
 
         return await uses.use(server, context.run_id, work, again=repeatable, tool=listed)
@@ -230,7 +228,7 @@ def _read_resource(server: ServerConfig, uses: Uses, trust: Trust, *, outside: b
         from retinue.mcp.results import read_resource
 
         async def work(connection: ServerConnection) -> ToolResult:
-            answer = await connection.read(str(arguments["uri"]), context.inquire)
+            answer = await connection.read(str(arguments["uri"]), context)
             return read_resource(server.name, answer, context.files, connection.masked)
 
         return await uses.use(server, context.run_id, work, again=True)
@@ -247,7 +245,7 @@ def _get_prompt(server: ServerConfig, listing: Listing, uses: Uses, trust: Trust
 
         async def work(connection: ServerConnection) -> ToolResult:
             texts = {str(key): str(value) for key, value in given.items()}
-            answer = await connection.prompt(str(arguments["name"]), texts, context.inquire)
+            answer = await connection.prompt(str(arguments["name"]), texts, context)
             return prompt(server.name, answer, context.files, connection.masked)
 
         return await uses.use(server, context.run_id, work, again=True)

@@ -472,6 +472,10 @@ class McpSettings(SettingsTable, frozen=True, kw_only=True):
         Count, Says("with more tools than these, they are found with `mcp_search_tools`", "free")
     ] = 30
     start_timeout: Annotated[Seconds, Says("seconds a server may take to start", "ceiling")] = 20
+    sampling: Annotated[
+        Literal["refuse", "ask"],
+        Says("whether a server may have the small model write for it, if you agree each time", "trusted"),
+    ] = "refuse"
     message_mb: Annotated[
         Positive, Says("a server that sends more in one message is ended, in megabytes", "ceiling")
     ] = 16

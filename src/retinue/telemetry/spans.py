@@ -31,6 +31,7 @@ from retinue.events import (
     LimitReached,
     MessageReceived,
     ModelReplied,
+    ModelSampled,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -282,12 +283,13 @@ class SpanReader:
             wait.attributes |= {names.DECISION: event.decision, names.DECIDED_BY: event.by}
             self._end(run, wait, event.at)
 
-    def _reviewed(self, run: RunTrace, event: CallReviewed) -> None:
+    def _small_model(self, run: RunTrace, event: CallReviewed | ModelSampled) -> None:
         run.own = run.own + event.usage
         asked = _asked(event.model)
         chat = self._below(run, event, names.CHAT, str(asked[names.REQUEST_MODEL]))
         chat.start, chat.kind = event.at - event.duration_ms / 1000, "client"
-        chat.attributes |= {**asked, **_used(event.usage), names.PURPOSE: "review"}
+        purpose = "review" if isinstance(event, CallReviewed) else "sampling"
+        chat.attributes |= {**asked, **_used(event.usage), names.PURPOSE: purpose}
         if event.usage.cost is not None:
             chat.attributes[names.COST] = event.usage.cost
         run.inference_calls += 1
@@ -341,7 +343,8 @@ class SpanReader:
         ToolReturned: _tool_returned,
         ApprovalRequested: _approval_requested,
         ApprovalAnswered: _approval_answered,
-        CallReviewed: _reviewed,
+        CallReviewed: _small_model,
+        ModelSampled: _small_model,
         ChildStarted: _child_started,
         ChildEnded: _child_ended,
         HistoryPruned: _pruned,

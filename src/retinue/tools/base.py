@@ -40,7 +40,9 @@ from retinue.types import (
     Effect,
     Image,
     JsonSchema,
+    ModelRequest,
     NotRun,
+    Reply,
     ReportFields,
     Risk,
     Source,
@@ -109,6 +111,8 @@ class FormQuestion:
     text: str
     schema: JsonSchema = field(default_factory=dict[str, Any])
     url: str = ""
+    shown: str = ""
+    """What the person is shown beside it, where that is more than its fields."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,8 +123,20 @@ class FormFilled:
     content: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SampleRequest:
+    """What a server wants a model of ours to write for it (*sampling*): `request`, of which it says all."""
+
+    asker: str
+    request: ModelRequest
+
+
 async def _nobody(question: FormQuestion) -> FormFilled:
     return FormFilled(action="cancel")
+
+
+async def _no_sample(asked: SampleRequest) -> Reply:
+    raise Refused("no model is asked for the sake of a server here")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,6 +170,8 @@ class ToolContext(Generic[Deps]):
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     inquire: Callable[[FormQuestion], Awaitable[FormFilled]] = _nobody
     """Asks a person what the call has to know."""
+    sample: Callable[[SampleRequest], Awaitable[Reply]] = _no_sample
+    """Has the small model write something for a server, if a person agrees. Raises `ToolError` where not."""
     seconds: float = math.inf
     """How long the call may take so that its run can still sum up, for a tool that ends its work itself."""
 

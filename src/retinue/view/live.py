@@ -19,6 +19,7 @@ from retinue.events import (
     LimitPassed,
     LimitReached,
     LiveEvent,
+    ModelSampled,
     RunFinished,
     RunResumed,
     StepRetried,
@@ -30,7 +31,7 @@ from retinue.view import words
 from retinue.view.commands import command
 from retinue.view.paint import Line, columns, put, rows, wants_colour
 from retinue.view.picture import MARKS, outline, picture
-from retinue.view.question import review_text
+from retinue.view.question import review_text, sampled_text
 from retinue.view.screen import Screen
 from retinue.view.words import clean
 
@@ -262,6 +263,8 @@ def _told(event: LiveEvent, node: Node, *, known: bool) -> str:
             return f": waits for approval: {event.tool}  {words.arguments(event.arguments)}"
         case CallReviewed():
             return f": {review_text(event)}"
+        case ModelSampled():
+            return f": {sampled_text(event)}"
         case RunFinished() if event.report.at_work:
             return f": answered, {words.count(event.report.at_work, 'child', 'children')} still at work"
         case RunFinished():

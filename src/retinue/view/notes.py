@@ -16,11 +16,12 @@ from retinue.events import (
     GuardSpoke,
     HistoryPruned,
     LimitReached,
+    ModelSampled,
     RunResumed,
     StepRetried,
 )
 from retinue.view import words
-from retinue.view.question import review_text
+from retinue.view.question import review_text, sampled_text
 
 _GUARDED = {"stop": "stops the run", "mend": "changes the text", "correct": "sends the answer back"}
 
@@ -43,6 +44,8 @@ def noted(event: AnyEvent) -> str:
             return f"history shortened: {left} left out, {facts}"
         case CallReviewed():
             return review_text(event)
+        case ModelSampled():
+            return sampled_text(event)
         case GuardSpoke() if event.decision != "pass":
             why = f": {event.why}" if event.why else ""
             return f"the {event.side} guard {event.guard} {_GUARDED[event.decision]}{why}"

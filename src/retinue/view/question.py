@@ -9,7 +9,7 @@ import json
 from datetime import datetime
 from typing import Any, cast
 
-from retinue.events import ApprovalAnswered, ApprovalRequested, CallReviewed, Decision
+from retinue.events import ApprovalAnswered, ApprovalRequested, CallReviewed, Decision, ModelSampled
 from retinue.types import Risk
 from retinue.view import words
 from retinue.view.paint import Line, cells, wrap
@@ -175,6 +175,15 @@ def answer_text(answer: ApprovalAnswered) -> str:
     }
     by = f" by {words.one_line(answer.by, 40)}" if answer.by not in ("", "person") else ""
     return said[answer.decision] + by + (f": {words.one_line(answer.reason)}" if answer.reason else "")
+
+
+def sampled_text(sampled: ModelSampled) -> str:
+    """What the small model wrote for a server, in a few words, and what that took."""
+    cost = f", {words.money(sampled.usage.cost)}" if sampled.usage.cost else ""
+    took = f"{sampled.model}, {words.tokens(sampled.usage.total_tokens)} tokens{cost}"
+    did = "wrote nothing for" if sampled.why else "wrote for"
+    said = words.one_line(sampled.why or sampled.text, 300)
+    return f"{sampled.tool}  the model {did} the MCP server {sampled.server} ({took}): {said}"
 
 
 def review_text(review: CallReviewed) -> str:

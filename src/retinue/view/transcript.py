@@ -26,6 +26,7 @@ from retinue.events import (
     LimitReached,
     MessageReceived,
     ModelReplied,
+    ModelSampled,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -234,6 +235,7 @@ _NOTES: dict[type, tuple[str, str]] = {
     HistoryPruned: ("magenta", ""),
     FilesChanged: ("magenta", ""),
     CallReviewed: ("yellow", "? "),
+    ModelSampled: ("magenta", ""),
     GuardSpoke: ("yellow", "! "),
     AccessDenied: ("red", "! "),
     ChangesUndone: ("yellow", "■ "),
@@ -299,6 +301,8 @@ def _gist(event: AnyEvent) -> str:
         case ApprovalAnswered():
             text = answer_text(event)
         case CallCut() | CallReviewed() | FilesChanged() | GuardSpoke() | HistoryPruned() | StepRetried():
+            text = noted(event)
+        case ModelSampled():
             text = noted(event)
         case ChildStarted() | ChildEnded():
             text = f"{event.agent}  {event.child_id}"

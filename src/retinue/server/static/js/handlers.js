@@ -364,6 +364,14 @@ function reviewed(flow, run, event) {
   note(flow, run, event, event.cleared ? "info" : "warning", `${event.tool}: ${said}`, `${event.why}\n${by}`);
 }
 
+/** A small model wrote something for an MCP server, and a person had agreed. */
+function sampled(flow, run, event) {
+  const by = `${event.model}, ${count(event.usage.input_tokens + event.usage.output_tokens, "token")}`;
+  const did = event.why ? "nothing was written for" : "the model wrote for";
+  const said = `${event.why || event.text}\n${by}`;
+  note(flow, run, event, event.why ? "warning" : "info", `${did} the MCP server ${event.server}`, said);
+}
+
 const GUARDED = { stop: "stops the run", mend: "changes the text", correct: "sends the answer back" };
 
 function guarded(flow, run, event) {
@@ -443,6 +451,7 @@ export const HANDLERS = {
   approval_requested: approvalRequested,
   approval_answered: approvalAnswered,
   call_reviewed: reviewed,
+  model_sampled: sampled,
   child_started: childStarted,
   child_ended: childEnded,
   message_received: messageReceived,
