@@ -84,7 +84,10 @@ def _run_started(state: RunState, event: RunStarted) -> None:
         state.has_read((ATTACHED,))
     if event.parent_id is None:
         drawn = event.options.drawn_from
-        state.said.append(event.options.said if drawn else event.prompt)
+        said = event.options.said if drawn else event.prompt
+        state.said.append(said)
+        if not event.options.client:  # else a program wrote it, maybe a model from what it had read
+            state.vouched.append(said)
         state.has_read((drawn,) if drawn else ())
         state.links.update(event.options.links)
 
@@ -432,6 +435,7 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
     state.brought.update(dict.fromkeys(event.brought))
     if event.sender == "person":
         state.said.append(event.text)
+        state.vouched.append(event.text)
         state.withheld.clear()  # who speaks again may be asked again
         state.rejected.clear()
     if event.rendered or event.images:
@@ -479,6 +483,7 @@ def _guard_spoke(state: RunState, event: GuardSpoke) -> None:
     now = msgspec.structs.replace(before, text=event.text, images=images)
     state.unguarded[event.about] = now
     state.said = [event.text if said == before.text else said for said in state.said]
+    state.vouched = [event.text if said == before.text else said for said in state.vouched]
     for held in (state.messages, state.queued):
         for place, message in enumerate(held):
             if message is before:

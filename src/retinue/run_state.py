@@ -237,7 +237,9 @@ class RunState:
     brought: dict[str, None] = field(default_factory=dict[str, None])
     """Files of the project that were copied into its workspace."""
     said: list[str] = field(default_factory=list[str])
-    """What people said to it, word for word."""
+    """What people said to it, word for word, or had a program say for them."""
+    vouched: list[str] = field(default_factory=list[str])
+    """Of that, what is in a person's own words: the addresses in it were named by nobody else."""
     found: set[str] = field(default_factory=set[str])
     links: set[str] = field(default_factory=set[str])
     """The addresses that searches found and fetched pages link to."""

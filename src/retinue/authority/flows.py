@@ -133,7 +133,7 @@ def addresses(arguments: Any) -> Iterator[Target]:
 
 
 def _origin(target: Target, workflow: Collection[RunState]) -> AddressFrom:
-    if any(target.url in said(text) for state in workflow for text in state.said):
+    if any(target.url in said(text) for state in workflow for text in state.vouched):
         return "said"
     if any(target.url in state.found for state in workflow):
         return "found"
@@ -141,7 +141,7 @@ def _origin(target: Target, workflow: Collection[RunState]) -> AddressFrom:
 
 
 def _named_hosts(workflow: Collection[RunState]) -> set[str]:
-    spoken = {url for state in workflow for text in state.said for url in said(text)}
+    spoken = {url for state in workflow for text in state.vouched for url in said(text)}
     found = {url for state in workflow for url in state.found}
     return {host for url in spoken | found if (host := _host(url))}
 

@@ -108,7 +108,7 @@ async def _request(tree: RunTree, run: Run, tool: Tool, asked: Asked) -> ModelRe
     if max(len(arguments), len(preview)) >= MOST:
         return None
     root = tree.state(tree.root_id)
-    said = "\n\n".join(root.said if root is not None else ())
+    said = "\n\n".join(root.vouched if root is not None else ())
     parts = [
         ("What the person said", said[-MOST_SAID:]),
         ("What the tool says of itself", tool.description[:MOST_SAID]),
