@@ -19,7 +19,9 @@ from retinue.events import (
 )
 from retinue.server.transcript import parts
 from retinue.story import Story
-from retinue.types import AgentSpec, Claim, ClaimDifference, Report, Usage
+from retinue.types import AgentSpec, Claim, ClaimDifference, Report, Source, Usage
+from retinue.view.answer import problem_lines
+from retinue.view.live import PlainView
 from retinue.view.page import page
 from retinue.view.transcript import Transcript, event_line
 
@@ -105,3 +107,24 @@ def test_an_exported_page_has_each_claim_with_its_verdict_and_what_is_wrong_with
     shown = page([BEGAN, RunFinished(**WHERE, seq=2, report=report)])
     for told in ("claims: 1 contradicted", "number: 12; there: 21", "21 &lt;b&gt;wheels", "✗ one is wrong"):
         assert told in shown
+
+
+@pytest.mark.parametrize(("event", "said"), NOTED)
+async def test_a_run_that_is_watched_is_told_of_in_the_same_words(
+    event: AnyEvent, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where it is worth a line while the run works."""
+    async with PlainView() as view:
+        view.show(BEGAN)
+        view.show(event)
+    told = capsys.readouterr().err
+    if isinstance(event, StepRetried | LimitReached):
+        assert said in told
+
+
+def test_a_problem_of_one_file_is_not_hidden_by_a_source_whose_name_begins_like_it() -> None:
+    lost = Source(path="a.py", lines=(3, 3), verified=False, note="this file was never read")
+    problems = ("a.py:3: this file was never read", "a.py.bak:7: this file was never read")
+    report = Report(run_id="r", status="completed", text="x", agent="a", sources=(lost,), problems=problems)
+    told = "\n".join(text for line in problem_lines(report, 200) for text, _ in line)
+    assert told == "✗ a.py.bak:7: this file was never read"

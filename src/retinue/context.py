@@ -132,7 +132,7 @@ def unknown(state: RunState) -> tuple[str, ...]:
 
 def all_problems(state: RunState, checked: Checked) -> tuple[str, ...]:
     """What is wrong with the citations of a report, and with those of the reports that it rests on."""
-    own = (f"{each.cited}: {each.note}" for each in checked.problems)
+    own = (each.text for each in checked.problems)
     return (*own, *checked.claims.unknown, *state.problems[:MOST_PROBLEMS], *unknown(state))
 
 

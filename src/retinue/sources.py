@@ -43,6 +43,9 @@ _HOST_END = re.compile(
 )
 
 
+_NEVER_FETCHED = "cited but never fetched"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceProblem:
     """`cited` is the citation or quotation as it stands in the report, `note` says what is wrong with it."""
@@ -50,6 +53,22 @@ class SourceProblem:
     kind: ProblemKind
     cited: str
     note: str
+
+    @property
+    def text(self) -> str:
+        """It in a line, as a report has it."""
+        return f"{self.cited}: {self.note}"
+
+
+def told_by(source: Source) -> str:
+    """What a report says of a citation whose source is not verified: who is shown the source knows it."""
+    if source.url:
+        return f"{source.url}: {_NEVER_FETCHED}"
+    return f"{_shown_lines(source.path or '', *(source.lines or (0, 0)))}: {source.note}"
+
+
+def _shown_lines(path: str, first: int, last: int) -> str:
+    return f"{path}:{first}" + (f"-{last}" if last > first else "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -216,7 +235,7 @@ def _check_urls(
             cited.append(Source(url=url, verified=False, listed=True, note="asked for, and not read"))
         else:
             cited.append(Source(url=url, verified=False, note="never fetched"))
-            problems.append(SourceProblem(kind="never_fetched", cited=url, note="cited but never fetched"))
+            problems.append(SourceProblem(kind="never_fetched", cited=url, note=_NEVER_FETCHED))
 
 
 # ---- cited lines of files
@@ -242,7 +261,7 @@ def _check_paths(
         if (not read and not _is_file(path)) or (path, first, last) in seen:
             continue
         seen.add((path, first, last))
-        shown = f"{path}:{first}" + (f"-{last}" if last > first else "")
+        shown = _shown_lines(path, first, last)
         source, kind, note = _judge_lines(path, first, last, read, look_up)
         cited.append(source)
         if kind is not None:

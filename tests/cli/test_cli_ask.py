@@ -154,7 +154,7 @@ def test_a_provider_that_does_not_answer_is_one_line_however_often_it_is_asked(i
     cli.env |= {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "k"}
     ended = invoke("ask", "hello", "--model", "openai:m")
     assert ended.code == 5
-    assert ended.err.count("asks the model again: openai: connection failed") == 1
+    assert ended.err.count("asked again (try 2): openai: connection failed") == 1
 
 
 def test_an_answer_at_the_turn_limit_is_incomplete_and_code_3(invoke: Invoke, cli: Cli, served: FakeProvider):

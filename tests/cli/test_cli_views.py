@@ -344,7 +344,7 @@ async def test_a_pipe_is_told_when_a_model_takes_long(
             await asyncio.sleep(0.01)
             told += capsys.readouterr().err
         view.show(root.add(StepRetried, 1, step=1, reason="slow", attempt=1, wait=0.0, text_shown=False))
-    assert "asks the model again: slow" in capsys.readouterr().err
+    assert "asked again (try 2): slow" in capsys.readouterr().err
 
 
 async def test_quiet_says_nothing_of_waiting(

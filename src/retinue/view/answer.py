@@ -10,6 +10,7 @@ import json
 import sys
 from collections import Counter
 
+from retinue.sources import told_by
 from retinue.story import Call, Node, Story
 from retinue.types import Outcome, Report, Source, Verdict
 from retinue.view import words
@@ -82,8 +83,8 @@ def summary(report: Report, tree: Story | None = None, *, claims: bool = False) 
 
 def problem_lines(report: Report, width: int) -> list[Line]:
     """What is wrong with citations and quotations, but for what stands beside a source already."""
-    told = tuple(source.url or source.path or "?" for source in report.sources if not source.verified)
-    found = [problem for problem in report.problems if not problem.startswith(told)]
+    told = {told_by(source) for source in report.sources if not source.verified}
+    found = [problem for problem in report.problems if problem not in told]
     lines = [line for problem in found[:MOST_SOURCES] for line in _wrapped(f"✗ {problem}", "red", width)]
     if len(found) > MOST_SOURCES:
         lines.append([(f"  … {words.count(len(found) - MOST_SOURCES, 'more problem')}", "dim")])

@@ -29,9 +29,9 @@ from retinue.events import (
 from retinue.story import Node, Story
 from retinue.view import words
 from retinue.view.commands import command
+from retinue.view.notes import noted
 from retinue.view.paint import Line, columns, put, rows, wants_colour
 from retinue.view.picture import MARKS, outline, picture
-from retinue.view.question import review_text, sampled_text
 from retinue.view.screen import Screen
 from retinue.view.words import clean
 
@@ -253,18 +253,14 @@ def _told(event: LiveEvent, node: Node, *, known: bool) -> str:
             about = words.one_line(event.label or event.prompt, 120)
             does = f"asks {event.agent} again" if event.continues else f"starts {event.agent}"
             return f": {does}  {about}"
-        case StepRetried():
-            return f": asks the model again: {words.one_line(event.reason, 160)}"
-        case LimitReached():
-            return f": {words.parked(event.until, event.at)}: {words.one_line(event.reason, 160)}"
+        case StepRetried() | LimitReached():
+            return f": {words.one_line(noted(event), 200)}"
         case LimitPassed():
             return ": asks the model again"
         case ApprovalRequested():
             return f": waits for approval: {event.tool}  {words.arguments(event.arguments)}"
-        case CallReviewed():
-            return f": {review_text(event)}"
-        case ModelSampled():
-            return f": {sampled_text(event)}"
+        case CallReviewed() | ModelSampled():
+            return f": {noted(event)}"
         case RunFinished() if event.report.at_work:
             return f": answered, {words.count(event.report.at_work, 'child', 'children')} still at work"
         case RunFinished():
