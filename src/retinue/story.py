@@ -24,10 +24,12 @@ from retinue.events import (
     CallCut,
     CallReviewed,
     CancelRequested,
+    ChangesUndone,
     ChildEnded,
     ChildStarted,
     ErrorRaised,
     Event,
+    FilesChanged,
     HistoryPruned,
     LimitPassed,
     LimitReached,
@@ -225,6 +227,8 @@ class Story:
         """What pieces of work after the first took, by the events that end them."""
         self.text = ""
         """What the root is writing right now."""
+        self.undone: set[str] = set()
+        """Files that it changed and that a person took back, unless it changed them again."""
         self.cancelling = ""
         self.last_at = 0.0
         """When somebody last worked on it."""
@@ -529,7 +533,18 @@ def _message_received(story: Story, event: MessageReceived) -> None:
     node.report = None  # the next turn of a conversation, if it had ended
 
 
+def _changes_undone(story: Story, event: ChangesUndone) -> None:
+    story.undone.update(event.paths)
+
+
+def _files_changed(story: Story, event: FilesChanged) -> None:
+    if not event.void:
+        story.undone.difference_update(change.path for change in event.changes)
+
+
 _HANDLERS: dict[type, Callable[[Story, Any], None]] = {
+    ChangesUndone: _changes_undone,
+    FilesChanged: _files_changed,
     RunStarted: _run_started,
     RunResumed: _run_resumed,
     StepStarted: _step_started,

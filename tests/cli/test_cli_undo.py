@@ -163,3 +163,22 @@ def test_what_a_child_made_in_a_copy_and_nobody_merged_is_named_below_the_answer
     assert ended.code == exits.OK, ended.err
     assert "not in the project: 1 file of coder" in " ".join(ended.err.split())
     assert not (cli.folder / "new.txt").exists()
+
+
+def test_what_was_taken_back_is_not_named_as_written(invoke: Callable[..., Ended]) -> None:
+    invoke("ask", "write kept.txt saying hi", "--yes", "--model", "offline")
+    assert "files: kept.txt" in invoke("runs", "show", "last").err
+    invoke("runs", "undo", "last", "--yes")
+    assert "files:" not in invoke("runs", "show", "last").err
+
+
+def test_a_run_that_is_shown_does_not_send_people_to_itself(
+    invoke: Callable[..., Ended], cli: Cli, served: FakeProvider
+) -> None:
+    cli.use(served)
+    served.reply(calls=[call("code-search", promt="x")])
+    served.reply("done")
+    asked = invoke("ask", "hi")
+    assert "1 child not started; why says: retinue runs show" in " ".join(asked.err.split())
+    shown = invoke("runs", "show", "last")
+    assert "1 child not started; why says: the transcript above" in " ".join(shown.err.split())

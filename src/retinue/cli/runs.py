@@ -269,7 +269,7 @@ def show_run(
     put(Transcript(width=width, full=full, answer=answer, tree=story).of(events), sys.stdout)
     if report is not None:
         print_answer(report)
-        print_summary(report, story, claims=sources)
+        print_summary(report, story, claims=sources, shown=True)
     for said in stopped:
         note(said, "yellow")
     return exits.OK

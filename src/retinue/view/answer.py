@@ -54,8 +54,10 @@ def _render(text: str) -> None:
     console.print(Markdown(text, hyperlinks=False, code_theme="ansi_dark", justify="left"))
 
 
-def summary(report: Report, tree: Story | None = None, *, claims: bool = False) -> list[Line]:
-    """Sources, claims, files, what is missing, and one line of figures."""
+def summary(
+    report: Report, tree: Story | None = None, *, claims: bool = False, shown: bool = False
+) -> list[Line]:
+    """Sources, claims, files, what is missing, and one line of figures. `shown`: its transcript is above."""
     width = columns(sys.stderr)
     lines: list[Line] = []
     for source in report.sources[:MOST_SOURCES]:
@@ -66,11 +68,13 @@ def summary(report: Report, tree: Story | None = None, *, claims: bool = False) 
     lines += claim_lines(report, width, each=claims)
     lines += problem_lines(report, width)
     # What lies in the run's own home ended with it: only what is still there is worth naming.
-    files = [words.one_line(file) for file in report.files if not file.startswith(f"{HOME}/")]
+    gone = tree.undone if tree is not None else ()
+    there = [file for file in report.files if not file.startswith(f"{HOME}/") and file not in gone]
+    files = [words.one_line(file) for file in there]
     if files:
         lines += [[(text, "dim")] for text in wrap(f"files: {', '.join(files)}", width)]
     node = tree.nodes.get(report.run_id) if tree is not None else None
-    lines += _missing(report, node, width)
+    lines += _missing(report, node, width, report.run_id if shown else "")
     for each in node.walk() if node is not None else ():
         lines += [line for call in each.unknown for line in _unknown(each, call, width)]
     if report.status != "completed":
@@ -141,7 +145,7 @@ def _run_with(node: Node | None, report: Report, name: str) -> str:
     return report.run_id
 
 
-def _missing(report: Report, node: Node | None, width: int) -> list[Line]:
+def _missing(report: Report, node: Node | None, width: int, above: str) -> list[Line]:
     lacks = report.shortfall if node is None else node.shortfall
     lines: list[Line] = []
     if report.status == "error":
@@ -157,11 +161,11 @@ def _missing(report: Report, node: Node | None, width: int) -> list[Line]:
         lines += _wrapped(f"! incomplete: {why}", "yellow", width)
     if lacks.rejected:
         text = f"✗ {words.count(lacks.rejected, 'call')} rejected; which one says: "
-        lines += _wrapped(text + _show(_run_with(node, report, "rejected")), "yellow", width)
+        lines += _wrapped(text + _show(_run_with(node, report, "rejected"), above), "yellow", width)
     if lacks.denied:
         text = f"! {words.count(lacks.denied, 'call')} denied by a rule; which one says: "
         where = _run_with(node, report, "denied")
-        lines += _wrapped(f"{text}{_show(where)}", "yellow", width)
+        lines += _wrapped(f"{text}{_show(where, above)}", "yellow", width)
     if lacks.refused:
         text = f"! {words.count(lacks.refused, 'call')} refused, since nobody could approve; see --yes, "
         lines += _wrapped(text + "--wait-approvals, or 'allow' under [approvals]", "yellow", width)
@@ -170,18 +174,21 @@ def _missing(report: Report, node: Node | None, width: int) -> list[Line]:
             words.count(lacks.not_started, "child", "children"),
             _run_with(node, report, "not_started"),
         )
-        lines += _wrapped(f"! {number} not started; why says: {_show(where)}", "yellow", width)
+        lines += _wrapped(f"! {number} not started; why says: {_show(where, above)}", "yellow", width)
     for name in ("failed", "incomplete"):
         if getattr(lacks, name):
             number, where = (
                 words.count(getattr(lacks, name), "child", "children"),
                 _run_with(node, report, name),
             )
-            lines += _wrapped(f"! {number} {name}; which says: {_show(where)}", "yellow", width)
+            lines += _wrapped(f"! {number} {name}; which says: {_show(where, above)}", "yellow", width)
     return lines
 
 
-def _show(run_id: str) -> str:
+def _show(run_id: str, above: str) -> str:
+    """Where to look: a run whose transcript stands above has told it."""
+    if run_id == above:
+        return "the transcript above"
     return command(f"runs show {run_id}")
 
 
@@ -223,9 +230,11 @@ def _figures(report: Report, shown: Outcome, width: int) -> list[Line]:
     return [[(f"{mark} " if index == 0 else "  ", style), (text, "dim")] for index, text in enumerate(lines)]
 
 
-def print_summary(report: Report, tree: Story | None = None, *, claims: bool = False) -> None:
+def print_summary(
+    report: Report, tree: Story | None = None, *, claims: bool = False, shown: bool = False
+) -> None:
     blank: list[Line] = [[("", "")]] if report.text.strip() and is_screen(sys.stdout) else []
-    put(blank + summary(report, tree, claims=claims), sys.stderr)
+    put(blank + summary(report, tree, claims=claims, shown=shown), sys.stderr)
 
 
 def print_report_json(report: Report) -> None:
