@@ -11,7 +11,7 @@ import pytest
 from mcp_world import GENERAL, World, questions, results, trusting
 from retinue import Retinue
 from retinue.engine.answers import Answer
-from retinue.events import ApprovalRequested, LiveEvent, Progressed, RunStarted, ToolReturned
+from retinue.events import ApprovalRequested, LiveEvent, Progressed, RunStarted, ToolCalled, ToolReturned
 from retinue.mcp.listing import Annotations, ListedTool
 from retinue.mcp.tools import unasked
 from retinue.store.memory import MemoryStore
@@ -227,3 +227,20 @@ async def test_what_is_shown_of_a_call_never_says_that_it_is_all_a_server_does(w
                 assert tool.preview is not None
                 shown: Any = tool.preview({"text": "x"}, Files(None, None))
                 assert not shown.whole
+
+
+@pytest.mark.parametrize(("trust", "brings"), [("all", ("what mcp__plain__long returned",)), ("public", ())])
+async def test_a_call_brings_private_data_from_its_beginning_unless_its_server_is_public(
+    world: World, trust: str, brings: tuple[str, ...]
+) -> None:
+    """A long answer is a file in the workspace before the log has it."""
+    world.plain()
+    begun: list[ToolCalled] = []
+    (returned,) = await world.ask(
+        call("mcp__plain__long", n=40_000),
+        trust=trust,
+        tell=lambda event: begun.append(event) if isinstance(event, ToolCalled) else None,
+    )
+    assert returned.files
+    assert [event.private for event in begun] == [brings]
+    assert returned.private == brings

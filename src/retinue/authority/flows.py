@@ -68,15 +68,13 @@ def pages_of(authority: str) -> str:
 def known_to(own: RunState, call_id: str, workflow: Collection[RunState]) -> tuple[str, ...]:
     """The private data that may be in what a call of a run was given, by name.
 
-    Code also finds the reports of children that its run has not been told of yet: they are in its workspace
-    first.
+    The report of a child that has ended may be in its workspace before it is told of that end.
     """
     names = own.reads(call_id)
-    if call_id not in own.calls:
-        for child in workflow:
-            began = child.started and own.children.get(child.started.run_id)
-            if began and began.background and own.lately.get((began.child_id, began.call_id)) is None:
-                names |= child.reads()
+    for child in workflow if own.children else ():
+        began = child.started and own.children.get(child.started.run_id)
+        if began and child.report is not None and (began.child_id, began.call_id) not in own.lately:
+            names |= child.reads()
     return tuple(names)
 
 
