@@ -35,6 +35,27 @@ async def test_new_files_that_git_ignores_are_named_and_keep_their_copy(
         assert "out.o" not in text
 
 
+@pytest.mark.parametrize("ignored", [True, False])
+async def test_a_file_that_git_ignores_and_the_project_has_otherwise_is_named_and_kept(
+    tmp_path: Path, ignored: bool
+) -> None:
+    folder = project(tmp_path / "p")
+    (folder / "build/same.o").write_text("same\n")
+    before = (folder / "build/out.o").read_bytes()
+    work = "mkdir -p build; echo other > build/out.o; echo same > build/same.o; echo k > kept.txt"
+    settings = {"isolation.ignored": ignored}
+    async with opened(folder, asked(bash(work), then=(merge, "done")), settings=settings) as retinue:
+        report = await retinue.run("boss", "go")
+        (told,) = await returned(retinue, report.run_id, "coder")
+        (done,) = await returned(retinue, report.run_id, "merge_child")
+        (copy,) = retinue.services.worktrees.all()
+        assert (retinue.services.worktrees.path(copy.run_id) / "build/out.o").read_text() == "other\n"
+    assert (folder / "build/out.o").read_bytes() == before
+    for text in (told.text, done.text):
+        assert "not merged: build/out.o: other than the project has it, and ignored by git" in text
+        assert "same.o" not in text
+
+
 async def test_caches_keep_no_copy(tmp_path: Path) -> None:
     folder = project(tmp_path / "p")
     async with opened(folder, asked(bash(CACHES), then=(merge, "done"))) as retinue:

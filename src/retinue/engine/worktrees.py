@@ -11,6 +11,7 @@ Git does not check anything out here, since that would run filters: files are wr
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import hashlib
 import os
 import posixpath
@@ -452,25 +453,38 @@ def _hidden_changes(folder: Path, base: Snapshot, now: Snapshot, tops: set[str])
 
 
 def _made_ignored(folder: Path, source: Path, now: Snapshot) -> list[str]:
-    """In words, the files that git ignores in a copy and that the project does not have: they are not merged.
-
-    Not those of folders that tools fill by themselves, by their names or by the tag of a cache.
+    """In words, the files that git ignores in a copy and that the project has not, or has otherwise: they are
+    not merged. Not those of folders that tools fill by themselves, by their names or by the tag of a cache.
     """
     found: list[str] = []
     for top in sorted(path for path, seen in now.items() if seen.kind == "ignored"):
         some = list(islice(_files_below(folder, top, source), MOST_MADE + 1))
         if len(some) > MOST_MADE:
-            found.append(f"{top}/: more than {MOST_MADE} new files, ignored by git")
+            found.append(f"{top}/: more than {MOST_MADE} new or other files, ignored by git")
         else:
-            found += [f"{path}: new, and ignored by git" for path in some]
+            found += [
+                f"{path}: {'other than the project has it' if os.path.lexists(source / path) else 'new'}, "
+                "and ignored by git"
+                for path in some
+            ]
     return found
+
+
+def _is_the_same(one: Path, other: Path) -> bool:
+    """Whether a file of a copy is as the project has it."""
+    try:
+        if one.is_symlink() or other.is_symlink():
+            return one.is_symlink() and other.is_symlink() and os.readlink(one) == os.readlink(other)
+        return filecmp.cmp(one, other)
+    except OSError:  # not there, or not to be read
+        return False
 
 
 def _files_below(folder: Path, top: str, source: Path) -> Iterator[str]:
     if posixpath.basename(top) in REGENERATED:
         return
     if not os.path.isdir(folder / top) or os.path.islink(folder / top):
-        yield from () if os.path.lexists(source / top) else (top,)
+        yield from () if _is_the_same(folder / top, source / top) else (top,)
         return
     for here, folders, files in os.walk(folder / top):
         if CACHE_TAG in files:
@@ -479,7 +493,9 @@ def _files_below(folder: Path, top: str, source: Path) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if name not in REGENERATED)
         inside = os.path.relpath(here, folder)
         yield from (
-            f"{inside}/{name}" for name in sorted(files) if not os.path.lexists(source / inside / name)
+            f"{inside}/{name}"
+            for name in sorted(files)
+            if not _is_the_same(folder / inside / name, source / inside / name)
         )
 
 
