@@ -7,7 +7,12 @@ import dataclasses
 import gc
 import importlib
 import inspect
+import os
 import pkgutil
+import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,18 +27,24 @@ from retinue.approvals import Verdict
 from retinue.authority.flows import Concern
 from retinue.authority.rules import Asked
 from retinue.engine import listeners as listening
-from retinue.engine.answers import Answer
+from retinue.engine.abandoned import is_left_by_process
+from retinue.engine.answers import Answer, signal_of
 from retinue.engine.approve_function import ApproveFunction
 from retinue.engine.bring import MOST_WORDS, files_in
 from retinue.engine.isolation import merge_tool
 from retinue.engine.listeners import Listeners
+from retinue.engine.merge_diffs import _one_diff
 from retinue.engine.offers import nobody_to_ask
 from retinue.engine.take_up import FIRST_PAUSE, LONGEST_PAUSE, Tries
-from retinue.engine.watch import died
+from retinue.engine.watch import died, watch
+from retinue.engine.workbooks import ATTACHED, kept_workbooks
 from retinue.errors import Fenced, RunError, Withdrawn
-from retinue.events import ApprovalRequested, StepStarted, Streamed
+from retinue.events import AnyEvent, ApprovalRequested, Event, RunStarted, StepStarted, Streamed
+from retinue.store.base import KeptFile
+from retinue.store.memory import MemoryStore
 from retinue.tools.base import ToolContext, ToolResult
-from retinue.types import Report
+from retinue.tools.sheets import Workbook
+from retinue.types import AgentSpec, FileState, Report
 from retinue.workspace import Files
 from trees import Stage, agent, reply
 
@@ -286,3 +297,82 @@ def test_what_a_rule_asks_about_is_never_said_to_be_allowed_by_another_rule() ->
     assert "fetch(a.test)" not in by_rule
     allowed = nobody_to_ask(Verdict(action="allow", why="it is allowed"), asked, concern)
     assert 'add "fetch(a.test)" to allow' in allowed
+
+
+class Meanwhile(MemoryStore):
+    """A log to which something is written in the moment in which somebody begins to read it."""
+
+    def __init__(self, listeners: Listeners) -> None:
+        super().__init__()
+        self.listeners, self.late = listeners, list[AnyEvent]()
+
+    async def write(self, event: AnyEvent) -> None:
+        await self.append([event])
+        self.listeners.publish(event)
+
+    async def events(
+        self, root_id: str, *, after: int = 0, run_id: str | None = None, limit: int | None = None
+    ) -> list[AnyEvent]:
+        while self.late:
+            await self.write(self.late.pop(0))
+        return await super().events(root_id, after=after, run_id=run_id, limit=limit)
+
+
+async def test_what_is_in_the_log_and_heard_as_well_is_told_once() -> None:
+    listeners = Listeners()
+    store = Meanwhile(listeners)
+    spec = AgentSpec(name="a", description="", prompt="")
+    steps = [StepStarted(**PLACE, seq=n + 1, at=n, step=n, model="m") for n in (1, 2, 3)]
+    await store.append([RunStarted(**PLACE, seq=1, at=0, spec=spec, prompt="go")])
+    store.late += steps[:2]
+    working: asyncio.Task[Any] = asyncio.create_task(asyncio.Event().wait())
+    told = watch(store, listeners, "r", lambda: working, 0)
+    async with asyncio.timeout(30):
+        seen = [await anext(told) for _ in range(3)]
+        await store.write(steps[2])
+        seen.append(await anext(told))
+    assert [event.pos for event in seen if isinstance(event, Event)] == [1, 2, 3, 4]
+    await told.aclose()
+    working.cancel()
+
+
+def test_a_mode_that_was_not_looked_at_is_not_said_to_have_changed() -> None:
+    def told(before: int | None, after: int | None) -> str:
+        states = [
+            FileState(kind="file", mode=mode, size=1, sha256=f"{n}") for n, mode in enumerate((before, after))
+        ]
+        return _one_diff("a", *states, content=lambda sha256: b"0\n" if sha256 == "0" else b"1\n", why=None)
+
+    assert told(0o644, 0o755).startswith("a: mode 644 becomes 755\n")
+    for before, after in ((None, 0o755), (0o644, None), (0o644, 0o644), (None, None)):
+        assert "mode" not in told(before, after), (before, after)
+
+
+def test_an_answer_is_addressed_to_the_run_whose_call_waits() -> None:
+    sent = signal_of("root", "child:call-1", Answer(decision="approve"))
+    assert (sent.root_id, sent.run_id, sent.key) == ("root", "child", "child:call-1")
+
+
+def test_what_a_log_without_owners_names_is_left_behind_unless_its_process_may_be_at_work() -> None:
+    here, ended = socket.gethostname(), subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for host, pid, left in (
+        ("", 1, True),  # it says nothing
+        (here, 0, True),
+        (here, os.getpid(), True),  # this one would have written its owner
+        (here, ended.pid, True),
+        (here, os.getppid(), False),
+        ("elsewhere", ended.pid, False),
+    ):
+        assert is_left_by_process(host, pid, time.time()) == left, (host, pid)
+
+
+async def test_a_fork_has_the_sheets_that_had_come_until_then() -> None:
+    store = MemoryStore()
+    for at, path in ((9.0, "workbooks"), (4.0, "workbooks/a"), (5.0, "workbooks/b"), (6.0, "workbooks/c")):
+        book = Workbook(name=f"{path}.csv", sheets=())
+        data = msgspec.json.encode([book])
+        await store.keep(KeptFile(root_id="r", run_id=ATTACHED, path=path, seq=0, at=at, data=data))
+    found = await kept_workbooks(store, "r", until=5.0)
+    assert {book.name for book in found} == {"workbooks.csv", "workbooks/a.csv", "workbooks/b.csv"}
+    assert len(await kept_workbooks(store, "r")) == 4

@@ -173,6 +173,20 @@ def test_results_join_the_history_in_the_order_of_the_calls() -> None:
     assert texts_shown == ["go", "", "first", "second", "by the way"]
 
 
+@pytest.mark.parametrize(
+    ("version", "effect", "private"),
+    [(1, "read", ["what look returned"]), (1, "network", []), (2, "read", [])],
+)
+def test_what_a_tool_read_is_private_where_a_log_is_too_old_to_say_so(
+    version: int, effect: Any, private: list[str]
+) -> None:
+    write = Writer()
+    write(RunStarted, spec=SPEC, prompt="go")
+    write(ToolCalled, call_id="1", name="look", arguments="{}", effect=effect, repeatable=True)
+    write(ToolReturned, call_id="1", name="look", text="found", v=version)
+    assert list(fold(write.events).private) == private
+
+
 def test_pruning_keeps_the_task_and_what_follows_the_dropped_messages() -> None:
     write = Writer()
     write(RunStarted, spec=SPEC, prompt="task")

@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import test_tree_is_deterministic as mixed
 from retinue.app import Retinue
 from retinue.engine.answers import Answer
+from retinue.engine.compare import difference
 from retinue.engine.replay import replay
 from retinue.engine.scrub import scrub, scrubber, secrets_of
 from retinue.errors import ConfigError, RunError
@@ -23,6 +25,7 @@ from retinue.events import (
     RunFinished,
     RunResumed,
     RunStarted,
+    ToolReturned,
     decode,
     encode,
 )
@@ -31,7 +34,7 @@ from retinue.store.memory import MemoryStore
 from retinue.story import Story
 from retinue.testing import ScriptedModel, call
 from retinue.tools.base import tool
-from retinue.types import AgentSpec, Report, Usage
+from retinue.types import AgentSpec, Report, Source, Usage
 from trees import Cast, Stage, agent, results, told, turn
 
 
@@ -275,6 +278,14 @@ def test_of_the_environment_only_what_is_named_a_secret_is_one_and_no_short_word
         "N": "1",
     }
     assert secrets_of(environ.items()) == ["abcdef", "hunter2"]
+
+
+def test_what_a_replay_has_beside_its_record_is_shown_in_its_own_letters() -> None:
+    place: dict[str, Any] = {"run_id": "r", "root_id": "r", "parent_id": None, "depth": 0, "seq": 1, "at": 0}
+    returned = ToolReturned(**place, call_id="1", name="look", text="found")
+    more = msgspec.structs.replace(returned, sources=(Source(path="Öl und Käse.md"),))
+    shown = difference([returned], [more])
+    assert "Öl und Käse.md" in shown
 
 
 def test_recording_scrubs_secrets() -> None:

@@ -261,6 +261,14 @@ def test_a_field_of_a_wrong_type_is_told_when_the_agent_is_made(fields: Any, say
         AgentSpec(**{"name": "boss", "description": "d", "prompt": "p", **fields})
 
 
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("90", 90), ("30s", 30), ("10 m", 600), ("1.5min", 90), ("2H", 7200), ("7d", 604_800), ("1w", 604_800)],
+)
+def test_a_duration_may_be_written_in_every_unit(written: str, seconds: float) -> None:
+    assert agent(timeout=written).timeout == seconds
+
+
 def test_durations_and_lists_may_be_written_as_people_do() -> None:
     spec = agent(timeout="5m", tools=["read"], limits=Limits(seconds="90s"))  # pyright: ignore[reportArgumentType]
     assert spec.timeout == 300

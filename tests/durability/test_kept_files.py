@@ -25,6 +25,7 @@ from retinue.engine.keep import VERSIONS, KeptFiles, content, export_kept
 from retinue.engine.scrub import scrubber
 from retinue.errors import StoreError
 from retinue.events import Event, ToolReturned
+from retinue.store.base import KeptFile
 from retinue.store.connect import connect
 from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel, call
@@ -117,6 +118,21 @@ async def test_files_that_the_log_names_are_there_again_after_a_kill(durable_url
         assert await store.kept("r0kept") == []
     finally:
         await store.close()
+
+
+class NoRoom(MemoryStore):
+    """A database that takes no more files."""
+
+    async def keep(self, file: KeptFile) -> None:
+        raise StoreError("no room")
+
+
+async def test_a_run_goes_on_without_a_file_that_could_not_be_kept_and_that_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    here = stage(NoRoom())
+    assert (await here.run()).text == "done"
+    assert f"{HOME}/notes/own.md of {here.root_id} was not kept: no room" in caplog.text
 
 
 async def test_a_conversation_that_goes_on_has_its_files(tmp_path: Path) -> None:

@@ -236,8 +236,8 @@ def _one_diff(
             target = f" to {on_a_line((content(after.sha256) or b'?').decode(errors='replace'))}"
         return f"{path}: {before.kind or 'nothing'} becomes {after.kind or 'nothing'}{target}"
     mode = ""
-    if before.kind and after.kind and before.mode != after.mode:
-        mode = f"{path}: mode {before.mode or 0:o} becomes {after.mode or 0:o}\n"
+    if before.mode is not None and after.mode is not None and before.mode != after.mode:
+        mode = f"{path}: mode {before.mode:o} becomes {after.mode:o}\n"
         if before.sha256 == after.sha256:
             return mode.rstrip()
     sizes = f"{before.size:,} bytes become {after.size:,}"
