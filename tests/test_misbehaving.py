@@ -70,7 +70,7 @@ async def test_whatever_a_tool_raises_is_a_result_that_the_model_reads(
     for timeout in ("default", None):
         report = await run_tool(tmp_path, tool(name="fail", timeout=timeout)(plain if sync else waiting))
         assert report.ok
-        assert report.text.startswith("fail failed: ")
+        assert type(error).__name__ in report.text
 
 
 @pytest.mark.parametrize("what", ["admit", "private", "reads", "harmless"])
@@ -88,7 +88,7 @@ async def test_whatever_is_raised_beside_a_tool_s_function_is_a_result_too(
     more: dict[str, Any] = {what: fail}
     report = await run_tool(tmp_path, tool(name="fail", **more)(plain))
     assert report.ok
-    assert report.text.startswith(f"fail failed: {type(error).__name__}")
+    assert report.text.startswith(f"{type(error).__name__}")
 
 
 async def test_what_was_cancelled_elsewhere_is_an_error_of_the_tool_that_awaits_it(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ async def test_what_was_cancelled_elsewhere_is_an_error_of_the_tool_that_awaits_
 
     report = await run_tool(tmp_path, fail)
     assert report.ok
-    assert report.text.startswith("fail failed: CancelledError")
+    assert report.text.startswith("CancelledError")
 
 
 async def test_a_tool_that_takes_too_long_is_told_its_limit(tmp_path: Path) -> None:

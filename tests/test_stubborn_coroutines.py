@@ -144,7 +144,7 @@ async def test_an_async_admit_refuses(tmp_path: Path) -> None:
         raise ValueError("not today")
 
     result, _ = await outcome(tmp_path, made(admit=admit))
-    assert result.text == "x failed: ValueError: not today"
+    assert result.text == "ValueError: not today"
 
 
 async def test_what_a_refusal_of_a_program_says_counts_as_read(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ async def test_an_error_of_any_kind_is_the_tool_s_and_not_the_program_s(
 
     for given in (tool(x), tool(name="x")(y)):
         result, _ = await outcome(tmp_path, given)
-        assert result.text == f"x failed: RuntimeError: {kind.__name__}: q"
+        assert result.text == f"RuntimeError: {kind.__name__}: q"
 
 
 @pytest.mark.parametrize("harmless", [True, False])

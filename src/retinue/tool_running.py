@@ -109,9 +109,10 @@ def _sound(name: str, result: str | ToolResult) -> ToolResult:
     return result if known is usage else replace(result, usage=known)
 
 
-def broken(name: str, error: BaseException) -> ToolResult:
+def broken(error: BaseException) -> ToolResult:
+    """Whose result it is stands beside it, wherever it is shown."""
     why = in_words(error) if isinstance(error, Exception) else told(error)
-    return ToolResult(text=f"{name} failed: {why}", is_error=True)
+    return ToolResult(text=why, is_error=True)
 
 
 def failure(error: ToolError) -> ToolResult:
@@ -204,7 +205,7 @@ async def run_tool(
         if isinstance(error, TimeoutError) and clock and clock.expired:  # and not one of the tool's own
             late = ToolResult(text=_late(tool, clock), is_error=True)
             return await with_private(run, tool, arguments, late)  # what it has saved by then is there
-        return await with_private(run, tool, arguments, replace(broken(tool.name, error), private=private))
+        return await with_private(run, tool, arguments, replace(broken(error), private=private))
     finally:
         over = True
     if tool.effect != "delegate":  # a child charges what it uses itself

@@ -150,12 +150,12 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
         if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
             raise
         unwind(error)
-        result = await _of_program(run, call, broken(name, error))
+        result = await _of_program(run, call, broken(error))
     except RetinueError:
         raise
     except Exception as error:  # of what a program gave a tool besides its function: `admit`, `private`
         unwind(error)
-        result = await _of_program(run, call, broken(name, error))
+        result = await _of_program(run, call, broken(error))
     result = with_unstarted(run, call, result)
     if before is not None:  # what it has saved by then may be there, whatever becomes of it now
         result = also_private(result, before.private)
@@ -412,7 +412,7 @@ async def _admit(run: Run, tool: Tool, arguments: dict[str, Any]) -> ToolResult 
         if ours(tool.admit):
             raise
         unwind(error)
-        refused = failure(error) if isinstance(error, ToolError) else broken(tool.name, error)
+        refused = failure(error) if isinstance(error, ToolError) else broken(error)
         return await with_private(run, tool, arguments, refused)
     return None
 
