@@ -141,7 +141,9 @@ async def test_sends_at_once_are_turns_one_after_the_other(tmp_path: Path) -> No
         assert [m.text for m in await chat.messages()] == ["a", "to a", "b", "to b", "c", "to c"]
 
 
-async def test_a_second_process_is_refused_while_a_turn_is_under_way(tmp_path: Path) -> None:
+async def test_a_second_process_is_refused_while_a_turn_is_under_way_and_its_sheet_is_not_kept(
+    tmp_path: Path,
+) -> None:
     asked, go_on = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -159,10 +161,12 @@ async def test_a_second_process_is_refused_while_a_turn_is_under_way(tmp_path: P
         chat = one.conversation(waiter)
         sending = asyncio.ensure_future(chat.send("go"))
         await asked.wait()
-        with pytest.raises(RunError):
-            await two.conversation(run_id=chat.run_id).send("me too")
+        for attached in ([], [table(tmp_path, "late.csv", 9)]):
+            with pytest.raises(RunError):
+                await two.conversation(run_id=chat.run_id).send("me too", attachments=attached)
         go_on.set()
         assert (await sending).text == "Done."
+        assert await kept_workbooks(one.store, chat.run_id) == []
 
 
 @pytest.mark.parametrize("turn", [1, 2])
@@ -285,29 +289,3 @@ async def test_a_newer_sheet_of_the_same_name_is_the_one_that_is_read(tmp_path: 
         before = retinue.conversation(run_id=fork)
         found = [each.text for each in await before.messages() if isinstance(each, ToolMessage)]
         assert ["111" in text and "222" not in text for text in found] == [True] * 2
-
-
-async def test_a_sheet_of_a_message_that_was_refused_is_not_kept(tmp_path: Path) -> None:
-    asked, go_on = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def slow() -> str:
-        """Takes its time."""
-        asked.set()
-        await go_on.wait()
-        return "done"
-
-    waiter = AgentSpec(name="waiter", description="waits", prompt="You wait.", tools=[slow])
-    async with (
-        here(tmp_path, ScriptedModel([call("slow"), "Done."]), agents=[waiter]) as one,
-        here(tmp_path, ScriptedModel([])) as two,
-    ):
-        chat = one.conversation(waiter)
-        sending = asyncio.ensure_future(chat.send("go"))
-        await asked.wait()
-        late = table(tmp_path, "late.csv", 9)
-        with pytest.raises(RunError):
-            await two.conversation(run_id=chat.run_id).send("look", attachments=[late])
-        go_on.set()
-        await sending
-        assert await kept_workbooks(one.store, chat.run_id) == []
