@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +31,7 @@ from retinue.engine import listeners as listening
 from retinue.engine.abandoned import is_left_by_process
 from retinue.engine.answers import Answer, signal_of
 from retinue.engine.approve_function import ApproveFunction
+from retinue.engine.asking_order import AskingOrder
 from retinue.engine.bring import MOST_WORDS, files_in
 from retinue.engine.isolation import merge_tool
 from retinue.engine.listeners import Listeners
@@ -42,7 +44,7 @@ from retinue.errors import Fenced, RunError, Withdrawn
 from retinue.events import AnyEvent, ApprovalRequested, Event, RunStarted, StepStarted, Streamed
 from retinue.store.base import KeptFile
 from retinue.store.memory import MemoryStore
-from retinue.tools.base import ToolContext, ToolResult
+from retinue.tools.base import ToolContext, ToolResult, tool
 from retinue.tools.sheets import Workbook
 from retinue.types import AgentSpec, FileState, Report
 from retinue.workspace import Files
@@ -376,3 +378,34 @@ async def test_a_fork_has_the_sheets_that_had_come_until_then() -> None:
     found = await kept_workbooks(store, "r", until=5.0)
     assert {book.name for book in found} == {"workbooks.csv", "workbooks/a.csv", "workbooks/b.csv"}
     assert len(await kept_workbooks(store, "r")) == 4
+
+
+async def test_of_runs_whose_calls_have_all_asked_no_line_is_kept() -> None:
+    order, run = AskingOrder(), cast("Any", types.SimpleNamespace(id="r"))
+    with order.in_line(run, "a"), order.in_line(run, "b"):
+        order.leave(run, "a")
+        await order.turn(run, "b")
+        assert list(order._lines) == ["r"]
+    assert not order._lines
+
+
+async def test_who_leaves_a_run_has_left_when_it_is_said_so(tmp_path: Path) -> None:
+    asked, over = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def slow() -> str:
+        """Takes a while to stop."""
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            over.set()
+        return ""
+
+    stage = Stage({"root": [[("slow", {})], "done"]}, tools=[slow])
+    task = await stage.start()
+    await asked.wait()
+    await stage.workflow.leave()
+    assert (over.is_set(), task.done()) == (True, True)

@@ -36,6 +36,7 @@ from retinue.types import (
     AgentSpec,
     AssistantMessage,
     Report,
+    Shortfall,
     ToolCall,
     ToolMessage,
     Usage,
@@ -185,6 +186,20 @@ def test_what_a_tool_read_is_private_where_a_log_is_too_old_to_say_so(
     write(ToolCalled, call_id="1", name="look", arguments="{}", effect=effect, repeatable=True)
     write(ToolReturned, call_id="1", name="look", text="found", v=version)
     assert list(fold(write.events).private) == private
+
+
+@pytest.mark.parametrize(("sender", "lacks"), [("parent", 1), ("person", 0)])
+def test_what_a_child_lacked_counts_for_its_parents_next_piece_of_work_and_not_for_a_persons(
+    sender: Any, lacks: int
+) -> None:
+    write = Writer()
+    write(RunStarted, spec=SPEC, prompt="go")
+    write(ChildStarted, child_id="c", agent="b", prompt="part")
+    write(ChildEnded, child_id="c", agent="b", status="error", usage=Usage(), shortfall=Shortfall(failed=1))
+    write(RunFinished, report=Report(run_id="r1", agent="a", status="completed", text="done"))
+    assert fold(write.events).lacked_by("c").failed == 1
+    write(MessageReceived, text="and now the rest", sender=sender, opens=True)
+    assert fold(write.events).lacked_by("c").failed == lacks
 
 
 def test_pruning_keeps_the_task_and_what_follows_the_dropped_messages() -> None:

@@ -31,7 +31,7 @@ def seconds_used(run_id: str, logs: Mapping[str, Sequence[AnyEvent]]) -> float:
     if not starts:
         return 0.0
     spoken = max((e.at for e in own if isinstance(e, MessageReceived) and e.sender == "person"), default=0.0)
-    if last_end < 0:  # while it waited for a slot, its clock stood still
+    if len(since) == len(own):  # it has had no end; while it waited for a slot, its clock stood still
         starts[0] = next((e.at for e in own if isinstance(e, StepStarted)), own[-1].at)
     told = [e for e in since if isinstance(e, StepStarted) and e.used is not None and e.at >= spoken]
     used = 0.0
