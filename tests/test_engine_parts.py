@@ -33,14 +33,15 @@ from retinue.engine.answers import Answer, signal_of
 from retinue.engine.approve_function import ApproveFunction
 from retinue.engine.asking_order import AskingOrder
 from retinue.engine.bring import MOST_WORDS, files_in
+from retinue.engine.fork import beginning
 from retinue.engine.isolation import merge_tool
 from retinue.engine.listeners import Listeners
 from retinue.engine.merge_diffs import _one_diff
 from retinue.engine.offers import nobody_to_ask
 from retinue.engine.take_up import FIRST_PAUSE, LONGEST_PAUSE, Tries
 from retinue.engine.watch import died, watch
-from retinue.engine.workbooks import ATTACHED, kept_workbooks
-from retinue.errors import Fenced, RunError, Withdrawn
+from retinue.engine.workbooks import ATTACHED, kept_with_message, kept_workbooks
+from retinue.errors import ConfigError, Fenced, RunError, Withdrawn
 from retinue.events import AnyEvent, ApprovalRequested, Event, RunStarted, StepStarted, Streamed
 from retinue.store.base import KeptFile
 from retinue.store.memory import MemoryStore
@@ -409,3 +410,29 @@ async def test_who_leaves_a_run_has_left_when_it_is_said_so(tmp_path: Path) -> N
     await asked.wait()
     await stage.workflow.leave()
     assert (over.is_set(), task.done()) == (True, True)
+
+
+async def test_sheets_of_a_message_are_kept_if_and_only_if_it_is_written() -> None:
+    store, book = MemoryStore(), Workbook(name="a.csv", sheets=())
+
+    async def fails() -> None:
+        async with kept_with_message(store, "r", [book]):
+            assert await kept_workbooks(store, "r") == [book]
+            raise RunError("it was not written")
+
+    with pytest.raises(RunError):
+        await fails()
+    assert await kept_workbooks(store, "r") == []
+    async with kept_with_message(store, "r", [book]):
+        pass
+    assert await kept_workbooks(store, "r") == [book]
+
+
+@pytest.mark.parametrize("events", [1, 2])
+def test_no_workflow_is_forked_at_an_event_that_it_does_not_have(events: int) -> None:
+    spec = AgentSpec(name="a", description="", prompt="")
+    log: list[AnyEvent] = [RunStarted(**PLACE, seq=1, at=0, pos=1, spec=spec, prompt="go")]
+    log += [StepStarted(**PLACE, seq=2, at=1, pos=2, step=1, model="m")][: events - 1]
+    assert beginning(log, events, goes_on=False) == log
+    with pytest.raises(ConfigError, match="no event 5"):
+        beginning(log, 5, goes_on=False)

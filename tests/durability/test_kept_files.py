@@ -13,7 +13,8 @@ import sys
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -371,6 +372,19 @@ async def test_files_of_a_fork_that_could_not_begin_are_not_kept(tmp_path: Path)
         with pytest.raises(StoreError, match="the disk is full"):
             await retinue.fork(root_id, message="more")
         assert await store.size() == before
+
+
+async def test_a_file_in_the_place_of_itself_takes_the_room_of_one() -> None:
+    here = stage(MemoryStore())
+    kept, run = (
+        KeptFiles(here.workflow.tree),
+        cast("Any", SimpleNamespace(id="r", state=SimpleNamespace(seq=3))),
+    )
+    kept._most = 150
+    contents = [random.Random(n).randbytes(100) for n in (1, 2)]
+    for data in contents:
+        await kept._keep_one(run, f"{HOME}/a", data)
+    assert [content(file) for file in await here.store.kept(here.root_id)] == contents[1:]
 
 
 async def test_a_file_that_changed_to_bytes_of_the_same_checksum_is_kept_again() -> None:

@@ -327,6 +327,7 @@ BEGIN: list[Event] = [
 ]
 LATER = stamped(StepStarted, 320.0, step=2, model="m", used=12.0)
 END = stamped(RunFinished, 40.0, report=Report(run_id="r", status="error", text="", agent="root"))
+STOPPED = stamped(RunFinished, 20.0, "c", report=Report(run_id="c", status="cancelled", text="", agent="c"))
 CHILD = stamped(RunStarted, 12.0, "c", spec=agent("c"), prompt="go")
 
 
@@ -363,6 +364,8 @@ CHILD = stamped(RunStarted, 12.0, "c", spec=agent("c"), prompt="go")
             },
             15.0,
         ),
+        # A child that was stopped while it waited for a person waits no longer.
+        ({"r": [*BEGIN, reply_at(30)], "c": [CHILD, ask(15, "c"), STOPPED]}, 15.0),
         # It had ended, and a person has told it to go on: its time begins anew.
         ({"r": [*BEGIN, END, stamped(RunResumed, 100), reply_at(103)]}, 3.0),
         ({"r": [*BEGIN, END]}, 0.0),
