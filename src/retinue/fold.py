@@ -376,6 +376,7 @@ def _child_started(state: RunState, event: ChildStarted) -> None:
 
 def _child_ended(state: RunState, event: ChildEnded) -> None:
     child = event.child_id
+    state.awaited.pop(event.call_id, None)
     if event.opens:
         _open_turn(state)
     state.ended[child] = state.lately[child, event.call_id] = event
@@ -408,7 +409,8 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
     ):  # somebody speaks to it about that
         state.messages.append(state.declined)
         state.declined = None
-    state.asks.pop(event.message_id.removesuffix(" no"), None)
+    for held in (state.asks, state.awaited):
+        held.pop(event.message_id.removesuffix(" no"), None)
     if event.asks:
         state.asks[event.message_id] = event
     # The next turn of a conversation: what the last one lacked is not missing in it.
@@ -441,6 +443,8 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
     if event.rendered or event.images:
         state.has_read((ATTACHED,))
     message = UserMessage(text=_as_told(state, event), images=event.images)
+    if event.asks and event.awaited:
+        state.awaited[event.message_id] = message
     if event.about in ("form", "sources", "empty"):
         state.correcting = event.about
     if event.message_id == KNOWLEDGE_FIRST:
@@ -488,6 +492,7 @@ def _guard_spoke(state: RunState, event: GuardSpoke) -> None:
         for place, message in enumerate(held):
             if message is before:
                 held[place] = now
+    state.awaited = {key: now if told is before else told for key, told in state.awaited.items()}
 
 
 def _unsay(state: RunState) -> None:

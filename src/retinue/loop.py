@@ -226,7 +226,7 @@ async def _work(run: Run) -> Ending:
             if why[0] != "time":
                 await run.linger(run)  # what is still to come belongs to the report
             await _ask(run, purpose="final", cause=why[0], reason=why[1])
-        else:
+        elif not (run.state.awaits_asked and await run.linger(run, asked=True)):
             await context.prune(run)
             await _ask(run)
 

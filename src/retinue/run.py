@@ -275,9 +275,12 @@ class Judge(Protocol):
 
 
 class Linger(Protocol):
-    """`answered`: the run has answered, and these are all that it waits for. One that hangs is stopped."""
+    """`answered`: the run has answered, and these are all that it waits for. One that hangs is stopped.
 
-    async def __call__(self, run: Run, *, answered: bool = False) -> bool: ...
+    `asked`: people asked children of it again, and it answers with what the first of them found.
+    """
+
+    async def __call__(self, run: Run, *, answered: bool = False, asked: bool = False) -> bool: ...
 
 
 class Dismiss(Protocol):

@@ -175,6 +175,8 @@ class RunState:
     """Digests of what people were shown of calls, by the call."""
     asks: dict[str, MessageReceived] = field(default_factory=dict[str, MessageReceived])
     """What people ask children of this run again, and these have not been asked yet."""
+    awaited: dict[str, UserMessage] = field(default_factory=dict[str, UserMessage])
+    """What this run was told of such questions, by their id, until the child has ended that was asked."""
     children: dict[str, ChildStarted] = field(default_factory=dict[str, ChildStarted])
     """What each child was last asked."""
     pieces: dict[str, int] = field(default_factory=dict[str, int])
@@ -285,6 +287,15 @@ class RunState:
         """The reply that asks for nothing more, if that is what the conversation ends with."""
         last = self.messages[-1] if self.messages else None
         return last if isinstance(last, AssistantMessage) and not last.calls else None
+
+    @property
+    def awaits_asked(self) -> bool:
+        """Whether nothing came since the answer but what people asked children, and these have not ended."""
+        if not self.awaited or self.step_open is not None:
+            return False
+        told = {id(message) for message in self.awaited.values()}
+        last = next((message for message in reversed(self.messages) if id(message) not in told), None)
+        return isinstance(last, AssistantMessage) and not last.calls
 
     def settle(self) -> None:
         """Once every call has its result, the results join the history in the order of the calls.

@@ -16,6 +16,7 @@ from retinue.app import Retinue
 from retinue.engine.answers import Answer
 from retinue.errors import ConfigError
 from retinue.events import (
+    AnyEvent,
     ApprovalRequested,
     ChildEnded,
     ChildStarted,
@@ -26,6 +27,7 @@ from retinue.events import (
     RunStarted,
     ToolReturned,
 )
+from retinue.fold import fold
 from retinue.server.transcript import parts
 from retinue.store.base import Signal
 from retinue.store.memory import MemoryStore
@@ -690,6 +692,97 @@ async def test_a_person_asks_a_finished_child_while_its_parent_works() -> None:
     assert [e.continues for e in log if isinstance(e, ChildStarted)] == [False, True]
     async with app_of(store, {"root": [], "c": []}) as retinue:
         assert (await retinue.replay(run_id)).diff == ""
+
+
+async def everybody_else() -> None:
+    for _ in range(1000):
+        await asyncio.sleep(0)
+
+
+class SlowToRead(MemoryStore):
+    """Where the log of one run is long in coming."""
+
+    async def events(
+        self, root_id: str, *, run_id: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[AnyEvent]:
+        if run_id is not None:
+            await everybody_else()
+        return await super().events(root_id, run_id=run_id, after=after, limit=limit)
+
+
+@pytest.mark.parametrize("ends", ["leave", "wait", "cancel"])
+@pytest.mark.parametrize("at_work", [False, True])
+async def test_a_parent_is_asked_once_when_the_child_that_a_person_asked_has_ended(
+    ends: str, at_work: bool
+) -> None:
+    """However long the child takes to begin and to end: until then there is nothing to say."""
+    store, ended, asked = SlowToRead(), asyncio.Event(), asyncio.Event()
+
+    async def root(request: ModelRequest) -> Any:
+        if turn(request) == 1 and at_work:
+            ended.set()
+            await asked.wait()
+        return passes_on(request)
+
+    async def slowly(request: ModelRequest) -> str:
+        await everybody_else()
+        return counts(request)
+
+    settings = {"delegation.tools": list(ALL), "delegation.parent_ends": ends}
+    cast = Cast({"root": root, "c": slowly})
+    async with Retinue(
+        model=cast, db=store, agents=[agent("c")], environ={}, yes=True, settings=settings
+    ) as retinue:
+        run_id = await retinue.start(agent("root"), "go")
+        await (ended.wait() if at_work else retinue.wait(run_id))
+        (child,) = [e.child_id for e in await store.events(run_id) if isinstance(e, ChildStarted)]
+        if at_work:
+            assert await retinue.message(child, "and why?")
+            asked.set()
+        else:
+            await retinue.resume(child, message="and why?")
+        assert (await retinue.wait(run_id)).text == "done, and told of 1"
+    assert len(cast.of("root")) == 3, "the child's id, its first report, its second"
+    if at_work:
+        async with app_of(store, {"root": [], "c": []}) as retinue:
+            assert (await retinue.replay(run_id)).diff == ""
+
+
+async def test_who_speaks_to_a_parent_while_the_child_works_that_a_person_asked_is_answered_at_once() -> None:
+    store, working, go_on = MemoryStore(), asyncio.Event(), asyncio.Event()
+
+    def root(request: ModelRequest) -> Any:
+        if "how far?" in told(request)[-1]:
+            go_on.set()
+        return passes_on(request)
+
+    async def child(request: ModelRequest) -> str:
+        if turn(request):
+            working.set()
+            await go_on.wait()
+        return counts(request)
+
+    async with app_of(store, {"root": root, "c": child}) as retinue:
+        report = await retinue.run(agent("root"), "go")
+        (child_id,) = [e.child_id for e in await store.events(report.run_id) if isinstance(e, ChildStarted)]
+        await retinue.resume(child_id, message="and why?")
+        await working.wait()
+        assert await retinue.message(report.run_id, "how far?")
+        assert (await retinue.wait(report.run_id)).text == "done, and told of 1"
+
+
+async def test_in_a_log_of_an_earlier_version_the_parent_was_asked_before_its_child_had_ended() -> None:
+    store = MemoryStore()
+    async with app_of(store, {"root": passes_on, "c": counts}) as retinue:
+        report = await retinue.run(agent("root"), "go")
+        (child,) = [e.child_id for e in await store.events(report.run_id) if isinstance(e, ChildStarted)]
+        await retinue.resume(child, message="and why?")
+        await retinue.wait(report.run_id)
+    log = await store.events(report.run_id, run_id=report.run_id)
+    heard = next(n for n, e in enumerate(log) if isinstance(e, MessageReceived) and e.asks)
+    assert fold(log[: heard + 1]).awaits_asked
+    old = replace(log[heard], awaited=False)
+    assert not fold([*log[:heard], old]).awaits_asked
 
 
 @pytest.mark.parametrize("words", [2, 3])

@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from msgspec import convert
@@ -42,7 +43,6 @@ class Inbox:
         """Said to runs that are not begun or taken up yet, with their keys."""
         self._cancels: dict[str, tuple[str, str]] = {}
         self._last = 0
-        self._tasks: set[asyncio.Future[None]] = set()
         self.ask_for_people: Callable[[Run], Awaitable[None]] = _nobody
         """Asks the children again that people asked, by the log of the run that started them."""
         self._wake = asyncio.Event()
@@ -153,18 +153,22 @@ class Inbox:
         if parent.run.depth == 0:
             parent.run.budget.renew()
             parent.run.clock.renew()
-        task = asyncio.ensure_future(self.ask_for_people(parent.run))
-        self._tasks.add(task)
-        task.add_done_callback(self._asked)
+        self.ask_children(parent.run)
+
+    def ask_children(self, parent: Run) -> None:
+        """Have the children asked that people asked. Their parent waits for that as for their reports."""
+        task = asyncio.ensure_future(self.ask_for_people(parent))
+        self.tree.asking.setdefault(parent.id, set()).add(task)
+        task.add_done_callback(partial(self._asked, parent.id))
 
     def deliver_again(self, run_id: str) -> None:
         """A child could not be asked again: what was said to it meanwhile has nobody to read it."""
         for said, message_id in self._messages.pop(run_id, []):
             self._deliver(run_id, said, message_id)
 
-    def _asked(self, task: asyncio.Future[None]) -> None:
+    def _asked(self, parent_id: str, task: asyncio.Future[None]) -> None:
         """Whoever lingers for its background children has one more, or was told why not."""
-        self._tasks.discard(task)
+        self.tree.asking.get(parent_id, set()).discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("%s: a child could not be asked again: %s", self.tree.root_id, error)
 
@@ -209,5 +213,6 @@ def _write(run: Run, said: Spoken, message_id: str, *, asks: str = "") -> None:
         sender="person",
         message_id=message_id,
         asks=asks,
+        awaited=bool(asks),
         next_turn=run.state.at_work > 0,
     )

@@ -81,8 +81,6 @@ class Player:
         self._cancels: dict[str, tuple[CancelRequested, set[Place]]] = {}
         """Cancels that somebody waits for, with what has to come out before them."""
         self._watch: asyncio.Task[None] | None = None
-        self._asking: asyncio.Future[None] | None = None
-        """A child that a person asks again."""
         self._answers: dict[str, int] = {}
         """How many answers a run has given after which it went on."""
         self._saying: asyncio.Future[None] | None = None
@@ -408,7 +406,7 @@ class Player:
 
     def _tell(self, run: Run, event: MessageReceived) -> None:
         """What a person said to a run, and asked a child of it."""
-        names = ("text", "message_id", "asks", "rendered", "images", "output", "guarded")
+        names = ("text", "message_id", "asks", "awaited", "rendered", "images", "output", "guarded")
         said = {name: getattr(event, name) for name in names}
         run.log.write(MessageReceived, sender="person", **said, next_turn=run.state.at_work > 0)
         for spoken in spoken_after(self.record.runs.get(run.id, ()), event):
@@ -418,7 +416,7 @@ class Player:
         if self.workflow is not None:
             self.workflow.tree.spoken_to(run.id)
         if self.workflow is not None and event.asks:
-            self._asking = asyncio.ensure_future(self.workflow.children.ask_for_people(run))
+            self.workflow.inbox.ask_children(run)
 
 
 class RecordedVoice:

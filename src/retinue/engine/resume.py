@@ -297,6 +297,7 @@ def _said(root: RunState, said: SaidByPerson, seq: int) -> list[Event]:
         text=said.text,
         message_id=f"asked-{seq}" if said.asks else "",
         asks=said.asks,
+        awaited=bool(said.asks),
         rendered=said.rendered,
         images=said.images,
         output=said.output,

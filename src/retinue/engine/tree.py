@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from retinue.budget import Slots
 from retinue.clock import Clock
@@ -73,6 +74,8 @@ class RunTree:
         """Calls that take up no more of the children they had, by the run and their id."""
         self.continuing: set[str] = set()
         """Children that are about to be asked again."""
+        self.asking: dict[str, set[asyncio.Future[None]]] = {}
+        """By the run that started them: what has them asked. They are not at work yet."""
         self._given_up: Fenced | StoreError | None = None
         self._still: list[Clock] | None = None
         """The clocks that stand still, while the database takes nothing."""
@@ -202,6 +205,7 @@ class RunTree:
         self._states.clear()
         self._below.clear()
         self._all_here.clear()
+        self.asking.clear()
 
     # -- a database that takes nothing -----------------------------------------
 
@@ -223,15 +227,15 @@ class RunTree:
 
     # -- the end of things -----------------------------------------------------
 
-    async def linger(self, run: Run, *, answered: bool = False) -> bool:
+    async def linger(self, run: Run, *, answered: bool = False, asked: bool = False) -> bool:
         """Before a parent's answer counts: wait for its background children, if so set, as long as it can.
 
         These have no more time than it can spare; what else may hang is waited for a little longer. Whoever
         speaks to it meanwhile is answered, and its children go on. A parent that has `answered` without them
-        waits for nothing else.
+        waits for nothing else, nor does one whose children people `asked`, until there is a report.
         """
-        waits = answered or self.config.parent_ends(run.depth) == "wait"
-        news = await self._linger(run, one=answered) if waits else False
+        waits = answered or asked or self.config.parent_ends(run.depth) == "wait"
+        news = await self._linger(run, one=answered or asked) if waits else False
         if answered and not news:
             await self.dismiss(run, "its parent has waited for it as long as it could", answered=True)
         return news
@@ -242,7 +246,10 @@ class RunTree:
 
     async def _linger(self, run: Run, *, one: bool) -> bool:
         """For all of its background children, or until `one` of them has ended."""
-        waiting = [live.task for live in self.running_below(run.id) if live.background]
+        waiting: list[asyncio.Future[Any]] = [
+            *(live.task for live in self.running_below(run.id) if live.background),
+            *self.asking.get(run.id, ()),
+        ]
         if not waiting:
             return False
         spoken = self._spoken[run.id] = asyncio.Event()

@@ -417,6 +417,8 @@ class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):
     """What the pieces before that one lacked: it still counts, unless a person asks."""
     asks: str = ""
     """The child that had ended and that a person asks again with this, beside the run that had started it."""
+    awaited: bool = False
+    """That child ends before the model of this run is asked what to make of it. False in older logs."""
     next_turn: bool = False
     """Said to a run that had answered, while children of it were still at work."""
     rendered: str = ""
