@@ -14,6 +14,7 @@ from retinue.app import Retinue
 from retinue.engine.parking_clock import ParkingClock
 from retinue.errors import Gone, ModelError
 from retinue.events import now
+from retinue.run_options import RunInfo
 from retinue.testing import ScriptedModel, Step, call
 from retinue.tools.base import tool
 from retinue.types import AgentSpec, ModelRequest, UserMessage
@@ -129,6 +130,22 @@ async def test_only_an_admin_says_what_else_a_provider_is_sent(folder: Path) -> 
             given = {"prompt": "what is it?", "model_settings": {name: value}}
             assert (await nobody.as_role("ask")("POST", "runs", given)).status == 403
             assert (await nobody.as_role("admin")("POST", "runs", given)).status != 403
+
+
+@pytest.mark.parametrize("role", ["ask", "approve"])
+async def test_no_token_below_admin_says_whose_a_run_is(folder: Path, role: str) -> None:
+    def owner(run: RunInfo) -> str:
+        return run.metadata.get("tenant", "nobody")
+
+    model = ScriptedModel(["A test."] * 2)
+    async with serving(model, folder, with_tokens=True, deps_factory=owner) as nobody:
+        given = {"prompt": "what is it?", "metadata": {"tenant": "somebody-else"}}
+        refused = await nobody.as_role(role)("POST", "runs", given)
+        assert (refused.status, refused.body["error"]["code"]) == (403, "forbidden")
+        assert "leave 'metadata' out" in refused.body["error"]["fix"]
+        assert (await nobody.as_role("watch").get("runs"))["runs"] == []
+        assert (await nobody.as_role(role)("POST", "runs", {**given, "metadata": {}})).status == 201
+        assert (await nobody.as_role("admin")("POST", "runs", given)).status == 201
 
 
 async def test_the_conversations_of_a_run_and_of_all_below_it_are_given_whole(folder: Path) -> None:

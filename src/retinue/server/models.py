@@ -317,7 +317,7 @@ class StartRun(Given):
     limits: LimitsGiven | None = None
     metadata: dict[str, Annotated[str, AfterValidator(storable)] | bool | int | float] = Field(
         default_factory=dict[str, str | bool | int | float],
-        description="stored with the run: lists can be filtered by it, tools see it",
+        description="stored with the run: lists can be filtered by it, tools see it; needs the role admin",
     )
     instructions: Text = Field(default="", description="said after the agent's prompt")
 

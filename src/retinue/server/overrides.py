@@ -11,6 +11,7 @@ from typing import Any
 
 from retinue import settings as configuration
 from retinue.parameters import texts
+from retinue.run_options import Metadata
 from retinue.server.errors import ApiError
 from retinue.server.models import ModelSettingsGiven
 from retinue.server.security import Identity
@@ -63,8 +64,11 @@ def asked(given: ModelSettingsGiven | None, who: Identity) -> ModelSettings | No
         raise ApiError(422, "invalid", f"model_settings: {error}") from None
 
 
-def described(given: Mapping[str, str | bool | int | float]) -> Mapping[str, str | bool | int | float]:
-    """Metadata that a run can have."""
+def described(given: Metadata, who: Identity) -> Metadata:
+    """Metadata that a run can have. They may say whose it is, and so what its tools are handed: only an admin
+    says that."""
+    if given:
+        who.require("admin", "metadata", fix="leave 'metadata' out, or ask with a token of the role admin")
     try:
         texts(given)
     except (TypeError, ValueError) as error:

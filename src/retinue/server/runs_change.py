@@ -61,7 +61,7 @@ async def start_run(
         traceparent=traceparent,
         model_settings=overrides.asked(body.model_settings, who),
         limits=None if body.limits is None else Limits(**body.limits.model_dump()),
-        metadata=overrides.described(body.metadata),
+        metadata=overrides.described(body.metadata, who),
         instructions=body.instructions,
     )
     response.headers["Location"] = f"/api/v1/runs/{run_id}"

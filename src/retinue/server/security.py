@@ -48,13 +48,13 @@ class Identity:
     def may(self, needed: Role) -> bool:
         return covers(self.role, needed)
 
-    def require(self, needed: Role, what: str = "this") -> None:
+    def require(self, needed: Role, what: str = "this", *, fix: str = "") -> None:
         if not self.may(needed):
             raise ApiError(
                 403,
                 "forbidden",
                 f"{what} needs the role {needed}; this token has {self.role}",
-                fix="ask whoever runs the server for another token",
+                fix=fix or "ask whoever runs the server for another token",
                 details={"role": self.role, "needs": needed},
             )
 
