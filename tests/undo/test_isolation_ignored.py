@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,21 @@ async def test_a_file_that_git_ignores_and_the_project_has_otherwise_is_named_an
     for text in (told.text, done.text):
         assert "not merged: build/out.o: other than the project has it, and ignored by git" in text
         assert "same.o" not in text
+
+
+async def test_a_file_of_the_same_size_and_time_is_told_apart_by_what_it_holds(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    mine = folder / "build/mode.env"
+    mine.write_text("MODE=1")
+    os.utime(mine, (1e9, 1e9))
+    work = "mkdir -p build; printf MODE=2 > build/mode.env; touch -d @1000000000 build/mode.env; echo k > kept.txt"
+    async with opened(folder, asked(bash(work), then=(merge, "done"))) as retinue:
+        report = await retinue.run("boss", "go")
+        (done,) = await returned(retinue, report.run_id, "merge_child")
+        (copy,) = retinue.services.worktrees.all()
+        theirs = retinue.services.worktrees.path(copy.run_id) / "build/mode.env"
+        assert (theirs.read_text(), theirs.stat().st_mtime_ns) == ("MODE=2", mine.stat().st_mtime_ns)
+    assert "not merged: build/mode.env: other than the project has it, and ignored by git" in done.text
 
 
 async def test_caches_keep_no_copy(tmp_path: Path) -> None:
