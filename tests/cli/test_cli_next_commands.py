@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -40,6 +41,62 @@ def test_a_named_command_has_the_database_and_the_folder_that_were_given() -> No
         given_db(None)
         given_cwd(None)
     assert command("runs show r1") == "retinue runs show r1"
+
+
+@pytest.fixture
+def with_blanks() -> Iterator[None]:
+    """A database and a folder whose names the shell wants quoted."""
+    given_db("/tmp/my runs/a.db")
+    given_cwd("/tmp/ada's project")
+    yield
+    given_db(None)
+    given_cwd(None)
+
+
+@pytest.mark.usefixtures("with_blanks")
+def test_a_named_command_that_holds_quotes_can_be_copied() -> None:
+    text = complete("see 'retinue runs show last' or 'retinue agents check', and 'retinue ask \"hello\"'.")
+    named = re.findall("`([^`]+)`", text)
+    assert re.sub("`[^`]+`", "X", text) == "see X or X, and X."
+    db, cwd = ["--db", "/tmp/my runs/a.db"], ["--cwd", "/tmp/ada's project"]
+    assert [shlex.split(each) for each in named] == [
+        ["retinue", "runs", "show", "last", *db],
+        ["retinue", "agents", "check", *cwd],
+        ["retinue", "ask", "hello", *db, *cwd],
+    ]
+    assert complete(text) == text
+
+
+@pytest.mark.usefixtures("with_blanks")
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ('runs resume ID --message "don\'t"', ["runs", "resume", "ID", "--message", "don't"]),
+        ("runs resume ID --message 'do not'", ["runs", "resume", "ID", "--message", "do not"]),
+        (f"runs show {shlex.quote('it is `mine`')}", ["runs", "show", "it is `mine`"]),
+    ],
+)
+def test_a_named_command_is_never_cut_at_an_apostrophe(words: str, meant: list[str]) -> None:
+    typed = complete(f"type 'retinue {words}'").removeprefix("type ").strip("`")
+    assert shlex.split(typed) == ["retinue", *meant, "--db", "/tmp/my runs/a.db"]
+
+
+async def test_the_folder_to_be_trusted_is_named_as_it_can_be_typed(cli: Cli) -> None:
+    folder = cli.folder / "ada's project; rm x"
+    folder.mkdir()
+    (folder / "retinue.toml").write_text('[approvals]\nallow = ["bash"]\n')
+    said = " ".join((await cli("config", "list", "--cwd", str(folder))).err.split())
+    (named,) = re.findall("`(retinue config trust [^`]+)`", said)
+    assert shlex.split(named) == ["retinue", "config", "trust", str(folder)]
+
+
+def test_a_text_whose_command_does_not_end_is_left_as_it_is() -> None:
+    given_db("/tmp/a.db")
+    try:
+        for text in ("'retinue runs show", "'retinue ask \"x'", "'retinue ask don't", "'retinue ask '"):
+            assert complete(text) == text
+    finally:
+        given_db(None)
 
 
 async def test_the_commands_that_a_run_ends_with_find_it(cli: Cli, provider: FakeProvider) -> None:

@@ -14,6 +14,7 @@ import difflib
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,7 +119,7 @@ def _left_out(project: Path, names: Sequence[str], *, replaced: bool) -> str:
     why = f"; the folder that you trusted was another one, which was at {folder} before" if replaced else ""
     return (
         f"{project}: {', '.join(names)} ignored, since a repository may narrow and not widen{why}; "
-        f"'retinue config trust {folder}' if you wrote this file"
+        f"'retinue config trust {shlex.quote(str(folder))}' if you wrote this file"
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from contextvars import ContextVar
+from itertools import islice
 
 from retinue.masking import masked
 
@@ -27,7 +28,10 @@ _EACH: dict[str, frozenset[str]] = {
     "config trust": frozenset(),
 }
 """What the commands of a group take, where they do not take the same."""
-_QUOTED = re.compile(r"'retinue ([a-z][^'\n]*)'")
+_BEGINS = re.compile(r"'retinue (?=[a-z])")
+_MAY_END = re.compile(r"(?<! )'(?!\w)")
+_MOST_QUOTES = 20
+"""So many in a command are looked at: who writes more names none."""
 
 
 def given_db(url: str | None) -> None:
@@ -60,7 +64,32 @@ def command(words: str) -> str:
 
 
 def complete(text: str) -> str:
-    """A text with the commands that it names in quotes, each as it can be typed."""
-    if not _DB.get() and not _CWD.get():
-        return text
-    return _QUOTED.sub(lambda found: f"'{command(found[1])}'", text)
+    """A text with the commands that it names in quotes, each as it can be typed, and copied: one that holds
+    quotes itself stands between backticks, or alone."""
+    done, at = list[str](), 0
+    while found := _BEGINS.search(text, at):
+        end = _end(text, found.end())
+        done.append(text[at : found.start()])
+        done.append(text[found.start() : found.end()] if end < 0 else _set_off(text[found.end() : end]))
+        at = found.end() if end < 0 else end + 1
+    return "".join((*done, text[at:]))
+
+
+def _end(text: str, start: int) -> int:
+    """Where the quote ends a command: where a shell could read what is before it. -1: nowhere on its line."""
+    line = text.find("\n", start)
+    ends = _MAY_END.finditer(text, start, len(text) if line < 0 else line)
+    return next((e.start() for e in islice(ends, _MOST_QUOTES) if _is_whole(text[start : e.start()])), -1)
+
+
+def _is_whole(words: str) -> bool:
+    try:
+        return bool(shlex.split(words))
+    except ValueError:  # a quote is open
+        return False
+
+
+def _set_off(words: str) -> str:
+    typed = command(words)
+    mark = next((mark for mark in ("'", "`") if mark not in typed), "")
+    return f"{mark}{typed}{mark}"
