@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,6 +30,7 @@ class Attacker:
         self.got: list[str] = []
         self.pages: dict[str, str] = {}
         self.host = ""
+        self.heard = asyncio.Event()
 
     @property
     def url(self) -> str:
@@ -37,6 +39,7 @@ class Attacker:
     async def answer(self, request: server.Request) -> server.Response:
         if request.path != "/robots.txt":
             self.got.append(f"{request.raw_path} {dict(request.headers)} {await request.text()}")
+            self.heard.set()
         page = self.pages.get(request.path, "<p>nothing</p>").format(q=request.query.get("q", ""))
         if request.path == "/redirect":
             return server.Response(status=302, headers={"Location": request.query["q"]})

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from retinue import context
-from retinue.authority.flows import known_to
 from retinue.budget import HeldPlaces
 from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.delegate import AGENTS, AskedAgain, ChildInfo, ChildRequest
 from retinue.engine.build import build, remember, started
+from retinue.engine.concern import handed_on
 from retinue.engine.config import MERGES, WRITES
 from retinue.engine.ended import child_ended
 from retinue.engine.resume import ask_again, check_goes_on, take_up_child
@@ -105,7 +105,7 @@ class Children:
                 request.places.take()
             parent.budget.admit_child(as_tool=request.as_tool)
             # Before its parent's: where this cannot be written, the parent's log must not have begun it.
-            read = known_to(parent.state, request.call_id, self.tree.states())
+            read = handed_on(self.tree, parent, run_id, request.call_id)
             first = started(config, run, request.prompt, call_id=request.call_id, private=read)
         except BaseException:
             budget.release()
@@ -201,7 +201,7 @@ class Children:
         child = self._child(parent_id, child_id)
         if isinstance(child, Report) or child.over:
             raise ToolError(f"the child {child_id} has ended and reads no more messages")
-        read = known_to(self.tree.run(parent_id).state, call_id, self.tree.states())
+        read = handed_on(self.tree, self.tree.run(parent_id), child_id, call_id, text)
         written = child.run.log.write(MessageReceived, text=text, sender="parent", private=read)
         self.tree.spoken_to(child_id)
         await written

@@ -13,9 +13,18 @@ from retinue.authority.flows import Concern, Passage, known_to, leaving
 from retinue.authority.later import run_later, said_of
 from retinue.authority.rules import Asked, exact_rule
 from retinue.authority.secrets import secrets_in
-from retinue.run import Run
+from retinue.engine.tree import RunTree
+from retinue.run import Run, storable
 from retinue.run_state import RunState
 from retinue.tools.base import Tool
+
+
+def handed_on(
+    tree: RunTree, parent: Run, child_id: str, call_id: str, text: str | None = None
+) -> tuple[str, ...]:
+    """The private data that may be in what a call of a parent hands a child: its task, or a message."""
+    recorded = tree.config.handed(child_id, None if text is None else storable(text))
+    return known_to(parent.state, call_id, tree.states()) if recorded is None else recorded
 
 
 async def later_of(tool: Tool, asked: Asked, environ: Mapping[str, str]) -> tuple[str, ...]:

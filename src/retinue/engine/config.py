@@ -79,12 +79,12 @@ async def _not_recorded(began: ChildStarted) -> ChildEnded | None:
     """Nothing is played back."""
 
 
-def _not_known(run_id: str, call_id: str) -> None:
+def _not_known(run_id: str, what: str | None) -> None:
     """Nothing is played back."""
 
 
-async def _at_once(run_id: str) -> None:
-    """Nothing is played back: whoever is cancelled is cancelled now."""
+async def _at_once(what: str) -> None:
+    """Nothing is played back: whoever is cancelled or answered is so now."""
 
 
 def _as_it_is(tool: Tool) -> Tool:
@@ -199,10 +199,15 @@ class WorkflowConfig:
     noticed: Callable[[ChildStarted], Awaitable[ChildEnded | None]] = _not_recorded
     """In a replay: waits until a parent was told of the end of a child in the background, and says how, where
     that is not to be worded anew."""
+    handed: Callable[[str, str | None], tuple[str, ...] | None] = _not_known
+    """In a replay: the private data that a child was handed then with a message of its parent, or with its
+    task (None): what was under way in its parent at that moment comes in no certain order again."""
     staged: Callable[[Tool], Tool] = _as_it_is
     """In a replay: what becomes of a way to delegate."""
     cancelling: Callable[[str], Awaitable[None]] = _at_once
     """In a replay: waits until a run was cancelled then by the one above it."""
+    answer_due: Callable[[str], Awaitable[None]] = _at_once
+    """In a replay: waits until a question was answered then. What ran meanwhile was judged before that."""
     merging: Callable[[Tool], Tool] = _as_it_is
     """In a replay: what becomes of the tool that merges, as the copies are gone, or others than then."""
 

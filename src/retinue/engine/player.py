@@ -278,6 +278,12 @@ class Player:
         if cancel is not None and cancel.by in OWN_CANCELS:
             await self.order.turn(cancel)
 
+    async def answer_due(self, approval_id: str) -> None:
+        """In its turn: what came out while a person had not answered yet comes out again before they do."""
+        answered = self.record.answered.get(approval_id)
+        if answered is not None:
+            await self.order.turn(answered)
+
     async def _in_turn(self, then: ToolReturned | None) -> None:
         """A child in the background may have ended, and its parent been told, before a call came back."""
         if then is not None:
@@ -305,11 +311,11 @@ class Player:
     async def _call_due(self, run_id: str, call_id: str) -> None:
         """Where nothing came of a call of a run that was stopped, it was stopped before that.
 
-        A call of code that could have carried something away comes in its turn: who had read what by then is
-        what it was judged by.
+        A call of code comes in its turn: what had been read by then is what it was judged by, and what it
+        brings counts for those that come after it.
         """
-        if "/" in call_id and (judged := _judged(self.record.runs.get(run_id, ()), call_id)) is not None:
-            await self.order.turn(judged)
+        if "/" in call_id and (first := _first_of(self.record.runs.get(run_id, ()), call_id)) is not None:
+            await self.order.turn(first)
         line = self.record.line(run_id)
         if not any(self.record.cancelled(each) or self.record.timed_out(each) for each in line):
             return
@@ -524,14 +530,10 @@ def _called_at(log: Sequence[AnyEvent], call_id: str) -> float | None:
     return next((e.at for e in log if isinstance(e, ToolCalled) and e.call_id == call_id), None)
 
 
-def _judged(log: Sequence[AnyEvent], call_id: str) -> AnyEvent | None:
-    """The first that came of a call which others than its own log were asked about."""
-    first = next((e for e in log if getattr(e, "call_id", None) == call_id and isinstance(e, STEADY)), None)
-    if isinstance(first, ToolCalled):
-        return first if first.address else None
-    if isinstance(first, ToolReturned):
-        return first if first.not_run in ("unattended", "rejected") else None
-    return first
+def _first_of(log: Sequence[AnyEvent], call_id: str) -> AnyEvent | None:
+    """The first that came of a call of this run."""
+    of_call = (e for e in log if not isinstance(e, RunStarted) and getattr(e, "call_id", None) == call_id)
+    return next((e for e in of_call if isinstance(e, STEADY)), None)
 
 
 def _brought(log: Sequence[AnyEvent], call_id: str) -> tuple[str, ...] | None:

@@ -273,6 +273,7 @@ class Questions:
                     # Here, and not where it is logged: it may have been logged before a restart or a fork.
                     withdraw = self.tree.config.ask(run.state.waiting[approval_id])
                 answer = await self._answered(run, approval_id, waiting)
+                await self.tree.config.answer_due(approval_id)
         finally:
             withdraw()
             self._open.pop(approval_id, None)

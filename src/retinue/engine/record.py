@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from retinue.engine.ended import FROM_ABOVE
+from retinue.engine.resources import memory_of
 from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
@@ -71,10 +72,25 @@ class Record:
         """Which piece of work each run is being played at: a child may have been asked again."""
         self.results = {(e.run_id, e.call_id): e for e in events if isinstance(e, ToolReturned)}
         self._steps = {place_of(e) for e in events if isinstance(e, StepStarted)}
-        self.answered = {e.approval_id for e in events if isinstance(e, ApprovalAnswered)}
+        self.answered = {e.approval_id: e for e in events if isinstance(e, ApprovalAnswered)}
+        self._handed: set[tuple[str, int]] = set()
+        """What parents told their children and was told again, by child and place."""
 
     def started(self, run_id: str) -> RunStarted | None:
         return next((e for e in self.runs.get(run_id, ()) if isinstance(e, RunStarted)), None)
+
+    def handed(self, run_id: str, text: str | None) -> tuple[str, ...] | None:
+        """The private data that a run was handed with its task (None), or with the next message of its parent
+        that says this."""
+        if text is None:
+            began = self.started(run_id)
+            return None if began is None else _without_memory(began)
+        for event in self.runs.get(run_id, ()):
+            said = isinstance(event, MessageReceived) and event.sender == "parent" and event.text == text
+            if said and (run_id, event.seq) not in self._handed:
+                self._handed.add((run_id, event.seq))
+                return event.private
+        return None
 
     def replies(self, run_id: str) -> dict[int, ModelReplied]:
         """Of the piece that is being played: a step that failed in one is asked again in the next."""
@@ -153,6 +169,12 @@ class Record:
             if mine or (dismissed and run_id in self.line(event.run_id)[1:2]):
                 return event
         return None
+
+
+def _without_memory(began: RunStarted) -> tuple[str, ...]:
+    """What a run was handed. That it may have a memory too is said of it when it starts."""
+    own = (memory_of(began.spec),) if began.spec.memory else ()
+    return began.private[: -len(own)] if own and began.private[-1:] == own else began.private
 
 
 class Order:

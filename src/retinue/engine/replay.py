@@ -103,7 +103,9 @@ async def replay(
         staged=player.staged,
         merging=player.merging,
         cancelling=player.cancelling,
+        answer_due=player.answer_due,
         noticed=player.noticed,
+        handed=record.handed,
         reviewed=player.reviewed,
         approved_all=_approved_all(began, events),
     )

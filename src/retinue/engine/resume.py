@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from retinue.approvals import Authority
-from retinue.authority.flows import known_to
 from retinue.budget import Budget
 from retinue.delegate import AskedAgain
 from retinue.engine.build import build
+from retinue.engine.concern import handed_on
 from retinue.engine.elapsed import seconds_used
 from retinue.engine.ended import cut_with_process, is_told, stopped_from_above
 from retinue.engine.resources import RunResources
@@ -371,7 +371,7 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
             message_id=asked.call_id,
             rendered=storable(asked.rendered),
             images=asked.images,
-            private=() if asked.by_person else known_to(parent.state, asked.call_id, tree.states()),
+            private=() if asked.by_person else handed_on(tree, parent, run_id, asked.call_id, asked.prompt),
             opens=True,
             lacked=lacked,
         )
