@@ -569,7 +569,7 @@ def remains(state: RunState) -> RunState:
 _REMAINS = (
     *("standing", "seq", "pos", "step", "step_open", "model", "usage", "turns", "tool_calls", "duration_ms"),
     *("report", "finished", "reported", "cancelled", "pieces", "asked_again", "began_at", "last_at"),
-    *("said", "found", "links", "followed", "cleared", "withheld", "rejected", "granted"),
+    *("said", "vouched", "found", "links", "followed", "cleared", "withheld", "rejected", "granted"),
     *("files", "brought", "seen_messages"),
 )
 

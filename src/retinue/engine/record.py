@@ -85,8 +85,9 @@ class Record:
         if text is None:
             began = self.started(run_id)
             return None if began is None else _without_memory(began)
-        for event in self.runs.get(run_id, ()):
-            said = isinstance(event, MessageReceived) and event.sender == "parent" and event.text == text
+        told = (e for e in self.runs.get(run_id, ()) if isinstance(e, MessageReceived))
+        for event in told:
+            said = event.sender == "parent" and event.text == text
             if said and (run_id, event.seq) not in self._handed:
                 self._handed.add((run_id, event.seq))
                 return event.private
