@@ -79,6 +79,8 @@ class Ending:
     """The model has answered, and could answer again."""
     of_copy: int = 0
     """Characters at the end of the text that are about its copy of the project."""
+    in_copy: tuple[str, ...] = ()
+    """What was changed there."""
 
 
 async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = None) -> Report:
@@ -162,7 +164,8 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
                 text = digest.nothing_found(run.state, ending.incomplete or "")
             checked = await context.check_sources(run, text)
             closing = await run.closing(run)
-            return replace(ending, text=text + closing, of_copy=len(closing)), checked, stopped
+            told = replace(ending, text=text + closing.text, of_copy=len(closing.text), in_copy=closing.files)
+            return told, checked, stopped
         except asyncio.CancelledError:
             ending, stopped = _cancelled(run), True
         except (Fenced, StoreError):
@@ -478,7 +481,7 @@ def _report(run: Run, ending: Ending, checked: Checked, at_work: int) -> Report:
         problems=context.all_problems(state, checked),
         claims=checked.claims.claims,
         uncited=len(checked.claims.uncited),
-        files=tuple(state.files),
+        files=tuple(dict.fromkeys((*state.files, *ending.in_copy))),
         incomplete=context.why_incomplete(state, ending.incomplete),
         error=ending.error,
         data=run.data,

@@ -274,6 +274,15 @@ class Judge(Protocol):
     ) -> Verdict: ...
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Closing:
+    """What a report says of the copy of the project that its run worked in, below its text; and the paths
+    that were changed there."""
+
+    text: str = ""
+    files: tuple[str, ...] = ()
+
+
 class Linger(Protocol):
     """`answered`: the run has answered, and these are all that it waits for. One that hangs is stopped.
 
@@ -411,7 +420,7 @@ class Run:
     notes: Callable[[Kind, int], str]
     """A summary of this run's notes, in about so many characters."""
     recorder: ChangeRecorder
-    closing: Callable[[Run], Awaitable[str]]
+    closing: Callable[[Run], Awaitable[Closing]]
     """What its report says of the copy of the project that it worked in."""
     keep: Callable[[Run, Sequence[str]], Awaitable[None]]
     """Keep these files of the workspace with the log, since it names them."""

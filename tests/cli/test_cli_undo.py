@@ -163,6 +163,12 @@ def test_what_a_child_made_in_a_copy_and_nobody_merged_is_named_below_the_answer
     assert ended.code == exits.OK, ended.err
     assert "not in the project: 1 file of coder" in " ".join(ended.err.split())
     assert not (cli.folder / "new.txt").exists()
+    served.reply(calls=[call("coder", prompt="write it")])
+    served.reply(calls=[call("write", path="other.txt", content="hi\n")])
+    served.reply("did it")
+    served.reply("done")
+    (fact,) = json.loads(invoke("run", "boss", "go", "--yes", "--json").out)["unmerged"]
+    assert (fact["agent"], fact["files"], fact["conflicts"]) == ("coder", 1, 0)
 
 
 def test_what_was_taken_back_is_not_named_as_written(invoke: Callable[..., Ended]) -> None:

@@ -182,6 +182,10 @@ async def test_the_copy_of_an_isolated_child_is_shown_with_its_diff_and_merged_a
         assert "-print('one')\n+print('two')\n" in copy["changes"][1]["diff"]
         child = copy["run_id"]
         assert (await api.get(f"runs/{child}/worktrees"))["worktrees"] == [copy]
+        (fact,) = (await api.get(f"runs/{run_id}"))["unmerged"]
+        assert (fact["run_id"], fact["branch"], fact["path"]) == (child, copy["branch"], copy["path"])
+        assert fact["files"] == len(copy["changes"])
+        assert (await api.get(f"runs/{child}"))["unmerged"] == [fact]
         assert (folder / "main.py").read_text() == "print('one')\n"
         merged = await api.post(f"runs/{child}/merge")
         assert merged["text"].startswith("merged 2 of 2 paths of coder")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import sqlite3
 from pathlib import Path
@@ -260,6 +261,19 @@ def test_work_that_nobody_merged_is_named_wherever_its_run_is_shown(
         assert main(["runs", verb, "last", "--db", db]) == 0
         return " ".join(capsys.readouterr().err.split())
 
+    def as_json(*words: str) -> Any:
+        assert main(["runs", *words, "--json", "--db", db]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    def listed() -> str:
+        assert main(["runs", "list", "--db", db]) == 0
+        return capsys.readouterr().out
+
+    (fact,) = as_json("show", "last")["unmerged"]
+    assert (fact["run_id"], fact["agent"], fact["files"]) == (child, "coder", 1)
+    assert where in (f"branch {fact['branch']}", fact["path"])
+    assert as_json("list")["unmerged"] == 1
+    assert "completed, unmerged" in listed()
     said = f"! not in the project: 1 file of coder ({where}); retinue runs merge {child}"
     for verb in ("show", "tree", "diff"):
         assert said in shown(verb)
@@ -269,6 +283,9 @@ def test_work_that_nobody_merged_is_named_wherever_its_run_is_shown(
     assert main(["runs", "merge", child, "--yes", "--db", db]) == 0
     for verb in ("show", "tree", "diff"):
         assert "not in the project" not in shown(verb)
+    assert as_json("show", "last")["unmerged"] == []
+    assert as_json("list")["unmerged"] == 0
+    assert "unmerged" not in listed()
 
 
 async def test_the_copy_of_a_child_at_work_is_not_thrown_away(tmp_path: Path) -> None:

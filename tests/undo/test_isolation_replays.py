@@ -95,6 +95,21 @@ async def test_a_report_names_what_a_child_wrote_that_works_where_its_parent_doe
         assert report.files == ("new.txt",)
 
 
+@pytest.mark.parametrize("way", ["write", "bash", "typed"])
+async def test_the_files_of_a_report_are_those_that_its_text_names_of_the_copy_it_worked_in(
+    tmp_path: Path, way: str
+) -> None:
+    folder = project(tmp_path / "p")
+    by_command = [call("bash", command="echo n > new.txt"), "{}"]
+    steps = WRITES if way == "write" else by_command
+    options: dict[str, Any] = {"output": {"type": "object"}} if way == "typed" else {}
+    async with opened(folder, {"TASK": steps}) as retinue:
+        report = await retinue.run("coder", "TASK", **options)
+        assert ("created new.txt" in report.text) == (way != "typed")
+        assert report.files == ("new.txt",)
+        assert (await retinue.replay(report.run_id)).diff == ""
+
+
 async def test_a_root_that_worked_in_a_copy_is_not_told_to_merge_itself(tmp_path: Path) -> None:
     folder = project(tmp_path / "p")
     async with opened(folder, {"TASK": WRITES}) as retinue:

@@ -1,4 +1,4 @@
-"""What isolated children made and nobody merged, said wherever a run is shown at the terminal."""
+"""What isolated runs made and nobody merged, said wherever a run is shown at the terminal."""
 
 from __future__ import annotations
 
@@ -6,37 +6,42 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
-    from retinue.engine.worktrees import Copy
+    from retinue.engine.take_back import UnmergedCopy
+
+
+async def unmerged(retinue: Retinue, run_id: str) -> list[UnmergedCopy]:
+    """The copies of a workflow or a child whose work is not in the project; none while it works."""
+    return await retinue.changes.not_in_project(run_id, retinue.services.worktrees)
 
 
 async def unmerged_lines(retinue: Retinue, run_id: str) -> list[str]:
-    """A line for each copy of a workflow or a child whose work is not in the project; none while it works.
+    """A line for each of them."""
+    return lines_of(await unmerged(retinue, run_id))
 
-    The copies are asked, and not the log: a person may have merged one since, or thrown it away.
-    """
+
+def lines_of(copies: list[UnmergedCopy]) -> list[str]:
     from retinue.tools.diff import on_a_line
     from retinue.view.commands import command
     from retinue.view.words import count
 
     lines: list[str] = []
-    for copy, plan in await retinue.changes.unmerged(run_id, retinue.services.worktrees):
-        paths = len(plan.going) + len(plan.conflicts)
-        if not paths and not plan.left_out:
-            continue
-        where = f"branch {copy.branch}" if copy.branch else str(retinue.services.worktrees.path(copy.run_id))
-        what = count(paths, "file") if paths else f"{count(len(plan.left_out), 'path')} that cannot be merged"
-        clash = f", {count(len(plan.conflicts), 'conflict')}" if plan.conflicts else ""
+    for copy in copies:
+        where = f"branch {copy.branch}" if copy.branch else copy.path
+        what = (
+            count(copy.files, "file")
+            if copy.files
+            else f"{count(copy.left_out, 'path')} that cannot be merged"
+        )
+        clash = f", {count(copy.conflicts, 'conflict')}" if copy.conflicts else ""
+        # A copy of a copy goes where its parent worked, and that is to be merged after it.
+        then = "".join(
+            f", then {each} (the copy of {agent} that it is of)" for each, agent in copy.above.items()
+        )
         lines.append(
             f"! not in the project: {what} of {copy.agent}{clash} ({on_a_line(where)}); "
-            f"{command(f'runs merge {copy.run_id}')}{_then(retinue, copy)}"
+            f"{command(f'runs merge {copy.run_id}')}{then}"
         )
     return lines
-
-
-def _then(retinue: Retinue, copy: Copy) -> str:
-    """What is to be merged after a copy of a copy: it goes where its parent worked."""
-    above = retinue.services.worktrees.above(copy)
-    return "".join(f", then {each.run_id} (the copy of {each.agent} that it is of)" for each in above)
 
 
 async def say_unmerged(retinue: Retinue, run_id: str) -> None:

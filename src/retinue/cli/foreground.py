@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from retinue.app import Retinue
     from retinue.cli.driving import DrivenRun
+    from retinue.engine.take_back import UnmergedCopy
     from retinue.events import LiveEvent
     from retinue.store.base import RunRow, Store
     from retinue.types import Report
@@ -71,7 +72,7 @@ async def in_foreground(
     log up to which the view knows it.
     """
     from retinue.app import Retinue
-    from retinue.cli.copies import say_unmerged
+    from retinue.cli.copies import say_unmerged, unmerged
     from retinue.cli.driving import drive, open_keyboard
     from retinue.cli.mcp import ask_about_servers
     from retinue.cli.own_tools import tools_of
@@ -105,7 +106,8 @@ async def in_foreground(
             if manner.messages:
                 told = ended.report.with_messages(await retinue.messages_of(ended.report.run_id))
                 ended = replace(ended, report=told)
-            code = finish(ended, manner)
+            copies = await unmerged(retinue, ended.report.run_id) if manner.output == "json" else []
+            code = finish(ended, manner, copies)
             if not manner.quiet:
                 await say_unmerged(retinue, ended.report.run_id)
             return code
@@ -181,14 +183,16 @@ def _unsupported(report: Report) -> bool:
     return report.uncited > 0 or any(claim.verdict == "contradicted" for claim in report.claims)
 
 
-def finish(ended: DrivenRun, manner: Manner) -> int:
+def finish(ended: DrivenRun, manner: Manner, copies: Sequence[UnmergedCopy]) -> int:
     """Print the report in the form that was asked for. Returns the exit code."""
+    import msgspec
+
     from retinue.cli import exits
     from retinue.view import answer as view
 
     report = ended.report
     if manner.output == "json":
-        view.print_report_json(report)
+        view.print_report_json(report, unmerged=msgspec.to_builtins(copies))
     elif manner.output == "text":
         view.print_answer(report)
         if not manner.quiet or not report.ok:

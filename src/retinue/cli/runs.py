@@ -20,6 +20,7 @@ from retinue.cli.root import new_group
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
+    from retinue.engine.take_back import UnmergedCopy
     from retinue.events import AnyEvent
     from retinue.store.base import RunRow
     from retinue.story import Story
@@ -91,6 +92,8 @@ def list_runs(
       retinue runs list --outcome rejected --since 2d
       retinue runs list --all --json | jq -r 'select(.tree_cost > 0.1) | .run_id'
     """
+    from msgspec import to_builtins
+
     from retinue.cli.opening import with_retinue
     from retinue.cli.stored import advice
     from retinue.cli.units import since as moment
@@ -110,18 +113,19 @@ def list_runs(
         limit=limit,
     )
 
-    async def found(retinue: Retinue) -> tuple[list[RunRow], list[tuple[RunRow, str]]]:
+    async def found(retinue: Retinue) -> tuple[list[RunRow], list[tuple[RunRow, str]], dict[str, int]]:
         rows = await retinue.shown.runs(which)
         if not rows and agent is not None:
             await _check_agent(retinue, agent)
-        return rows, await advice(retinue, rows, most=3)
+        copies = await retinue.changes.counted(rows, retinue.services.worktrees)
+        return rows, await advice(retinue, rows, most=3), copies
 
-    rows, stopped = with_retinue(db, found)
+    rows, stopped, copies = with_retinue(db, found)
     if json:
         for row in rows:
-            _print_json(row)
+            _print_json({**to_builtins(row), "unmerged": copies.get(row.run_id, 0)})
     else:
-        _print_list(rows, stopped)
+        _print_list(rows, stopped, copies)
     return exits.OK
 
 
@@ -168,7 +172,7 @@ def _print_json(value: Any) -> None:
     out_json(msgspec.json.encode(value).decode())
 
 
-def _print_list(listed: list[RunRow], stopped: list[tuple[RunRow, str]]) -> None:
+def _print_list(listed: list[RunRow], stopped: list[tuple[RunRow, str]], copies: dict[str, int]) -> None:
     from retinue.view.paint import note
     from retinue.view.table import TableColumn, print_table
 
@@ -185,7 +189,7 @@ def _print_list(listed: list[RunRow], stopped: list[tuple[RunRow, str]]) -> None
         TableColumn(title="TASK", flexible=True),
     )
     if listed:
-        print_table(heads, [_row(row, folders) for row in listed], sys.stdout)
+        print_table(heads, [_row(row, folders, copies.get(row.run_id, 0)) for row in listed], sys.stdout)
         for row, said in stopped:
             note(f"{row.run_id} {said}", "yellow")
     else:
@@ -204,7 +208,7 @@ def _standing(row: RunRow) -> str:
     return f"{stands}, limit until {words.at_moment(row.parked_until, time.time())}"
 
 
-def _row(row: RunRow, folders: bool) -> list[tuple[str, str]]:
+def _row(row: RunRow, folders: bool, copies: int) -> list[tuple[str, str]]:
     from retinue.view import words
     from retinue.view.picture import MARKS
 
@@ -212,7 +216,7 @@ def _row(row: RunRow, folders: bool) -> list[tuple[str, str]]:
     mark, style = MARKS[row.outcome]
     return [
         (row.run_id[:12] if terminal else row.run_id, "bold"),
-        (f"{mark} {_standing(row)}", style),
+        (f"{mark} {_standing(row)}{', unmerged' if copies else ''}", style),
         (("↳ " if row.depth else "") + row.agent, ""),
         (words.ago(row.created_at) if terminal else words.moment(row.created_at), "dim"),
         (words.duration(row.seconds(time.time())), ""),
@@ -240,7 +244,7 @@ def show_run(
       retinue runs show last --sources
       retinue runs show last --json | jq -r .report.text
     """
-    from retinue.cli.copies import unmerged_lines
+    from retinue.cli.copies import lines_of, unmerged
     from retinue.cli.opening import find_run, with_retinue
     from retinue.cli.stored import advice
     from retinue.engine.shown import told_with_log
@@ -250,19 +254,20 @@ def show_run(
 
     async def found(
         retinue: Retinue,
-    ) -> tuple[RunRow, Story, list[AnyEvent], list[str]]:
+    ) -> tuple[RunRow, Story, list[AnyEvent], list[str], list[UnmergedCopy]]:
         row = await find_run(retinue, run)
         said = [line for _, line in await advice(retinue, [row])]
         return (
             row,
             *await told_with_log(retinue.store, row),
-            [*said, *await unmerged_lines(retinue, row.run_id)],
+            said,
+            await unmerged(retinue, row.run_id),
         )
 
-    row, story, events, stopped = with_retinue(db, found)
+    row, story, events, stopped, copies = with_retinue(db, found)
     report = _report(events)
     if json:
-        _print_json({"run": row, "report": report.to_dict() if report else None})
+        _print_json({"run": row, "report": report.to_dict() if report else None, "unmerged": copies})
         return exits.OK
     width = columns(sys.stdout) if sys.stdout.isatty() else 1000
     answer = report.text if report else ""
@@ -270,7 +275,7 @@ def show_run(
     if report is not None:
         print_answer(report)
         print_summary(report, story, claims=sources, shown=True)
-    for said in stopped:
+    for said in [*stopped, *lines_of(copies)]:
         note(said, "yellow")
     return exits.OK
 

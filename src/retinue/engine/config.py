@@ -36,7 +36,7 @@ from retinue.guards import AnyGuard
 from retinue.mcp.servers import TreeServers
 from retinue.mcp.tools import server_of
 from retinue.models.base import WHO_HAS, Model, identify, lacking
-from retinue.run import Run, RunGuards, SystemPrompt, always_due, no_guidance, not_recorded
+from retinue.run import Closing, Run, RunGuards, SystemPrompt, always_due, no_guidance, not_recorded
 from retinue.sandbox.base import Sandbox
 from retinue.settings import Ceiling, Settings
 from retinue.shadow import Shadow
@@ -120,7 +120,7 @@ class Played:
     """Waits until a step began then."""
     call_due: Callable[[str], Awaitable[None]] = always_due
     """Waits for the end of the run, if it was stopped then before it came to this call."""
-    closing: Callable[[Run], Awaitable[str]]
+    closing: Callable[[Run], Awaitable[Closing]]
     """What its report said of its copy of the project, below its text."""
 
 

@@ -27,7 +27,7 @@ from retinue.engine.tree import RunTree
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import Refused, ToolError
 from retinue.git import GitFailed
-from retinue.run import Run
+from retinue.run import Closing, Run
 from retinue.threads import to_its_end
 from retinue.tools.base import Admit, Preview, ShownCall, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
@@ -88,21 +88,26 @@ class Isolation:
             lock = self._turns[run_id] = asyncio.Lock()
         return lock
 
-    async def closing(self, run: Run) -> str:
-        """What the report of a run says of its copy below its text: its branch and what it changed."""
+    async def closing(self, run: Run) -> Closing:
+        """What the report of a run says of its copy below its text: its branch and what it changed.
+
+        A text that is data has nothing below it.
+        """
         worktrees = self._config.worktrees
-        if run.spec.isolation != "worktree" or run.output_schema is not None or worktrees is None:
-            return ""
+        if run.spec.isolation != "worktree" or worktrees is None:
+            return Closing()
         try:
-            return await to_its_end(self._closing, worktrees, run)
+            told = await to_its_end(self._closing, worktrees, run)
         except Exception as error:  # a report is worth more than what it says of a folder
             log.warning("what %s changed in its copy could not be told: %s", run.id, error)
-            return f"\n\n[It worked in a copy of the project, which is in {worktrees.path(run.id)}.]"
+            where = worktrees.path(run.id)
+            told = Closing(text=f"\n\n[It worked in a copy of the project, which is in {where}.]")
+        return told if run.output_schema is None else Closing(files=told.files)
 
-    def _closing(self, worktrees: Worktrees, run: Run) -> str:
+    def _closing(self, worktrees: Worktrees, run: Run) -> Closing:
         copy = worktrees.copy_of(run.id)
         if copy is None:
-            return ""
+            return Closing()
         settings = self._config.settings.undo
         changes, left_out = worktrees.changes(copy, settings)
         below = [
@@ -115,7 +120,7 @@ class Isolation:
             nothing = (
                 f"[Isolated: {where}. It changed nothing in its copy of the project that can be merged.]"
             )
-            return "\n\n" + "\n".join([nothing, *_not_merged(left_out), *below])
+            return Closing(text="\n\n" + "\n".join([nothing, *_not_merged(left_out), *below]))
         try:
             worktrees.commit(copy, changes)
         except GitFailed as error:  # its agent may have done anything to it: the branch is not what is merged
@@ -134,7 +139,8 @@ class Isolation:
             f"[Isolated: {where}. Nothing of this is in the project yet: {by_parent}"
             f"'retinue runs merge {run.id}' merges it.]"
         )
-        return "\n\n" + "\n".join([head, *lines, "", shown[:MOST_DIFF] + cut])
+        text = "\n\n" + "\n".join([head, *lines, "", shown[:MOST_DIFF] + cut])
+        return Closing(text=text, files=tuple(change.path for change in changes))
 
     async def sweep(self) -> None:
         """At the end of the workflow: copies that nothing was changed in go, the others are kept."""

@@ -44,7 +44,7 @@ from retinue.events import (
     ToolReturned,
 )
 from retinue.models.retry import LONGEST_WAIT
-from retinue.run import Run, SystemPrompt
+from retinue.run import Closing, Run, SystemPrompt
 from retinue.run_state import RunState
 from retinue.tools.base import Preview, ShownCall, Tool, ToolContext, ToolResult
 from retinue.tools.skills import skill_tool
@@ -193,10 +193,13 @@ class Player:
             closing=self._closing,
         )
 
-    async def _closing(self, run: Run) -> str:
+    async def _closing(self, run: Run) -> Closing:
         """What a report said of the copy that its run worked in. It is merged since, or another one."""
         ended = self.record.ending(run.id)
-        return "" if ended is None or not ended.of_copy else ended.report.text[-ended.of_copy :]
+        if ended is None or run.spec.isolation != "worktree":
+            return Closing()
+        text = ended.report.text[-ended.of_copy :] if ended.of_copy else ""
+        return Closing(text=text, files=ended.report.files)
 
     def _had_skills(self, began: RunStarted) -> bool:
         """Whether a run was offered skills: it was shown the tool, or called it from its code."""

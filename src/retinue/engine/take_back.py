@@ -34,6 +34,26 @@ PAGE = 500
 """Rows that are read at once."""
 
 
+class UnmergedCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run made in its copy of the project, and nobody has merged or thrown away.
+
+    Read from the copies, not from the log: a person may do either long after the run.
+    """
+
+    run_id: str
+    agent: str
+    branch: str
+    """Empty where the project is not in git."""
+    path: str
+    files: int
+    """That merging would change, those with conflicts included."""
+    conflicts: int
+    left_out: int
+    """Paths that cannot be merged."""
+    above: dict[str, str] = {}
+    """The copies that it is a copy of, the nearest first: the runs, and whose they are. Merged next."""
+
+
 class WorkflowChanges:
     """What workflows changed. A run is named by its id; of a child, its own and those of all below it."""
 
@@ -195,6 +215,35 @@ class WorkflowChanges:
             if run_id in (copy.root_id, copy.run_id, *(each.run_id for each in worktrees.above(copy)))
         ]
         return [(copy, await to_its_end(self._plan, copy, worktrees)) for copy in mine]
+
+    async def not_in_project(self, run_id: str, worktrees: Worktrees) -> list[UnmergedCopy]:
+        """The work of a workflow, or of a child, that is not in the project; none while it works."""
+        return [
+            UnmergedCopy(
+                run_id=copy.run_id,
+                agent=copy.agent,
+                branch=copy.branch,
+                path=str(worktrees.path(copy.run_id)),
+                files=len(plan.going) + len(plan.conflicts),
+                conflicts=len(plan.conflicts),
+                left_out=len(plan.left_out),
+                above={each.run_id: each.agent for each in worktrees.above(copy)},
+            )
+            for copy, plan in await self.unmerged(run_id, worktrees)
+            if plan.going or plan.conflicts or plan.left_out
+        ]
+
+    async def counted(self, rows: Sequence[RunRow], worktrees: Worktrees) -> dict[str, int]:
+        """How many copies each of these has, itself or below it: one without changes goes with its workflow.
+
+        Rows of a list, so nothing is compared with the project. None has any while it works.
+        """
+        copies = await asyncio.to_thread(worktrees.all)
+        found: dict[str, int] = {}
+        for copy in copies:
+            for run_id in {copy.root_id, copy.run_id, *(each.run_id for each in worktrees.above(copy))}:
+                found[run_id] = found.get(run_id, 0) + 1
+        return {row.run_id: found.get(row.run_id, 0) for row in rows if row.outcome not in OPEN}
 
     def _plan(self, copy: Copy, worktrees: Worktrees) -> MergePlan:
         if not Path(copy.source).is_dir():

@@ -117,6 +117,21 @@ class Owner(Shown):
     here: bool = Field(description="it is this server, and it works on it right now")
 
 
+class UnmergedOut(Shown):
+    """What a run made in its copy of the project, and nobody has merged or thrown away."""
+
+    run_id: str
+    agent: str
+    branch: str = Field(description="in git, the branch it is on")
+    path: str = Field(description="the folder of the copy")
+    files: int = Field(description="that merging would change, those with conflicts included")
+    conflicts: int
+    left_out: int = Field(description="paths that cannot be merged")
+    above: dict[str, str] = Field(
+        description="the copies that it is a copy of, the nearest first: their runs, with the agents"
+    )
+
+
 class RunDetail(Shown):
     run: RunOut
     total: Total
@@ -132,6 +147,9 @@ class RunDetail(Shown):
     limits: dict[str, JsonValue]
     owner: Owner
     cursor: int = Field(description="place of the last event, to follow from")
+    unmerged: list[UnmergedOut] = Field(
+        description="what it and those below it made that is not in the project; none until all have ended"
+    )
 
 
 class Tree(Shown):

@@ -27,6 +27,7 @@ from retinue.server.models import (
     RunPage,
     RunTranscript,
     Tree,
+    UnmergedOut,
 )
 from retinue.server.schema import EVENT_PAGE
 from retinue.server.standings import as_json
@@ -117,6 +118,12 @@ async def read_run(run_id: RunId, served: Served) -> RunDetail:
         limits=shapes.plain(began.limits),
         owner=await owner(served, root),
         cursor=await served.retinue.store.count(row.root_id),
+        unmerged=[
+            UnmergedOut.model_validate(copy, from_attributes=True)
+            for copy in await served.retinue.changes.not_in_project(
+                row.run_id, served.retinue.services.worktrees
+            )
+        ],
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from typing import Any
 
 from retinue.sources import told_by
 from retinue.story import Call, Node, Story
@@ -237,6 +238,7 @@ def print_summary(
     put(blank + summary(report, tree, claims=claims, shown=shown), sys.stderr)
 
 
-def print_report_json(report: Report) -> None:
+def print_report_json(report: Report, **more: Any) -> None:
+    """`more` is what is known of the run beside its report."""
     indent = 2 if sys.stdout.isatty() else None
-    out_json(json.dumps(report.to_dict(), ensure_ascii=False, indent=indent))
+    out_json(json.dumps({**report.to_dict(), **more}, ensure_ascii=False, indent=indent))
