@@ -26,6 +26,13 @@ def log(text: str) -> None:
             out.write(f"{text}\n")
 
 
+def about(given: dict[str, Any]) -> str:
+    if path := option("--about"):
+        with open(path, encoding="utf-8") as text:
+            return text.read()
+    return str(given["about"])
+
+
 def text_schema(*names: str, kind: str = "string") -> dict[str, Any]:
     return {"type": "object", "properties": {name: {"type": kind} for name in names}, "required": list(names)}
 
@@ -62,6 +69,7 @@ class Server:
         if "--toolless" in sys.argv:
             self.tools = []
         self.asked = 0
+        self.later: list[dict[str, Any]] = []
 
     def send(self, message: dict[str, Any]) -> None:
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
@@ -169,15 +177,15 @@ class Server:
             "required": ["colour"],
         }
         schema = json.loads(option("--form")) if option("--form") else schema
-        params = {"message": f"Which colour for {given['about']}?", "requestedSchema": schema}
+        params = {"message": f"Which colour for {about(given)}?", "requestedSchema": schema}
         self.send({"id": f"ask-{self.asked}", "method": "elicitation/create", "params": params})
-        reply = json.loads(sys.stdin.readline())
+        reply = self.reply()
         return self.text(f"the person said {json.dumps(reply.get('result') or reply.get('error'))}")
 
     def do_compose(self, given: dict[str, Any]) -> dict[str, Any]:
         """Has the client's model write something."""
         self.asked += 1
-        content = {"type": "text", "text": f"Write a line about {given['about']}."}
+        content = {"type": "text", "text": f"Write a line about {about(given)}."}
         params = {
             "messages": [{"role": "user", "content": content}],
             "systemPrompt": "You write for a server.",
@@ -185,8 +193,16 @@ class Server:
         }
         params |= json.loads(option("--compose", "{}"))
         self.send({"id": f"ask-{self.asked}", "method": "sampling/createMessage", "params": params})
-        reply = json.loads(sys.stdin.readline())
+        reply = self.reply()
         return self.text(f"the model said {json.dumps(reply.get('result') or reply.get('error'))}")
+
+    def reply(self) -> dict[str, Any]:
+        """What the client answers. Other calls that come meanwhile wait."""
+        while True:
+            message = json.loads(sys.stdin.readline())
+            if "method" not in message:
+                return message
+            self.later.append(message)
 
     def do_crash(self, given: dict[str, Any]) -> None:
         sys.stderr.write("out of cheese\n")
@@ -229,6 +245,8 @@ def main() -> None:
     server = Server()
     for line in sys.stdin:
         server.answer(json.loads(line))
+        while server.later:
+            server.answer(server.later.pop(0))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from retinue.events import (
+    INQUIRY,
     KNOWLEDGE_FIRST,
     ApprovalAnswered,
     ApprovalRequested,
@@ -56,8 +57,6 @@ KNOWLEDGE_TITLE = "## External Knowledge\n"
 ATTACHED = "the attachments"
 HISTORY = "the history"
 
-INQUIRY = "?"
-"""Between the id of a call and the number of a question that it asks a person while it runs."""
 CIRCLE = 5
 """An identical call with the same outcome this often ends the run."""
 
@@ -346,7 +345,7 @@ def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
         state.granted.add(grant)
     if event.decision == "reject":
         state.withheld.update(concerns)
-        if asked is not None:
+        if asked is not None and INQUIRY not in event.call_id:
             state.rejected.add(asked.tool)
     elif event.arguments is None:  # who changed the call let that one pass, and no other
         state.cleared.update(concerns)

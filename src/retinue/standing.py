@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from retinue.events import (
+    INQUIRY,
     ApprovalAnswered,
     ApprovalRequested,
     ChildEnded,
@@ -219,7 +220,9 @@ def _asked(before: Standing, event: ApprovalRequested) -> Standing:
 
 def _answered(before: Standing, event: ApprovalAnswered) -> Standing:
     left = {name: seq for name, seq in unpack(before.approvals).items() if name != event.approval_id}
-    lacks = _lacking(before, Shortfall(rejected=int(event.decision == "reject")))
+    lacks = _lacking(
+        before, Shortfall(rejected=int(event.decision == "reject" and INQUIRY not in event.call_id))
+    )
     if before.completed_at is not None:
         return _with(before, approvals=_pack(left), **lacks)
     waits = left or before.parked_until is not None

@@ -23,8 +23,8 @@ from retinue.errors import (
     Unwritable,
     unwind,
 )
-from retinue.events import AccessDenied, MessageReceived, ToolCalled, ToolReturned
-from retinue.fold import CIRCLE, INQUIRY, circling
+from retinue.events import INQUIRY, AccessDenied, MessageReceived, ToolCalled, ToolReturned
+from retinue.fold import CIRCLE, circling
 from retinue.not_started import nearest, with_unstarted
 from retinue.run import Admitted, Run, no_guidance, storable
 from retinue.run_state import RunState

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -161,3 +162,71 @@ async def test_a_run_that_is_cancelled_leaves_no_model_at_work_for_a_server(worl
             await ended.wait()
         report = await retinue.wait(run_id)
     assert report.status == "cancelled"
+
+
+async def test_two_calls_of_one_run_at_a_server_that_handles_one_at_a_time_are_both_asked(
+    world: World,
+) -> None:
+    world.plain()
+    calls = [[COMPOSE, call("mcp__plain__compose", about="ants")]]
+    events = await asked_for(
+        world, model("One.", "Two.", calls=calls), approve=lambda question: Answer(decision="approve")
+    )
+    assert sorted(each.text for each in events if isinstance(each, ModelSampled)) == ["One.", "Two."]
+    assert all("the model said {" in each.text for each in events if isinstance(each, ToolReturned))
+
+
+async def test_a_no_to_a_server_is_no_rejected_call_and_replays(world: World) -> None:
+    world.plain()
+    for tool in ("compose", "ask"):
+        played = model(calls=[call(f"mcp__plain__{tool}", about="bees")])
+        async with Retinue(
+            model=played,
+            cwd=world.project,
+            db=MemoryStore(),
+            settings=ASK,
+            approve=lambda question: Answer(decision="reject"),
+        ) as retinue:
+            await trusting(retinue)
+            report = await retinue.run("general", "go")
+            assert report.outcome == "completed"
+            assert (await retinue.replay(report.run_id)).diff == ""
+
+
+@pytest.mark.parametrize("tool", ["compose", "ask"])
+async def test_an_answer_counts_only_for_what_was_asked_before_a_restart(
+    world: World, tool: str, tmp_path: Path
+) -> None:
+    about = tmp_path / "about.txt"
+    about.write_text("bees")
+    world.plain("--about", str(about))
+    store = MemoryStore()
+    calls = [call(f"mcp__plain__{tool}", about="x")]
+    played = model("Bees hum.", calls=calls)
+    options: Any = {"model": played, "cwd": world.project, "db": store, "settings": ASK, "answering": "ask"}
+    async with Retinue(**options) as retinue:
+        await trusting(retinue)
+        run_id = await retinue.start("general", "go")
+        first = await open_question(retinue, run_id)
+    about.write_text("the words of somebody else")
+    async with Retinue(**options) as retinue:
+        await trusting(retinue)
+        await retinue.answer(first.approval_id, "approve")
+        await retinue.resume(run_id)
+        second = await open_question(retinue, run_id, after=first)
+        assert "somebody else" in second.preview
+        await retinue.answer(second.approval_id, "reject")
+        await retinue.wait(run_id)
+    assert not [each for each in played.requests if each.system == SERVER]
+    events = await store.events(run_id)
+    assert '"accept"' not in one(list(events), ToolReturned).text
+
+
+async def open_question(retinue: Retinue, run_id: str, after: Any = None) -> ApprovalRequested:
+    async with asyncio.timeout(60):
+        while True:
+            events = await retinue.store.events(run_id)
+            asked = [each for each in events if isinstance(each, ApprovalRequested) and each != after]
+            if asked:
+                return asked[-1]
+            await asyncio.sleep(0.02)

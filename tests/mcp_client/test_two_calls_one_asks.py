@@ -62,7 +62,7 @@ async def test_a_question_is_for_the_call_that_asks(world: World, asking: str, s
             return FormFilled(action="accept", content={"x": "y"})
 
         context: ToolContext[Any] = ToolContext(
-            run_id="r",
+            run_id=f"run of {name}",
             root_id="r",
             depth=0,
             agent="general",

@@ -6,6 +6,7 @@ answer are its arguments. Called with what the tools of a run are given, never b
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from typing import Any, cast
@@ -13,8 +14,7 @@ from typing import Any, cast
 from retinue.engine.answers import NOBODY
 from retinue.engine.questions import Questions
 from retinue.errors import ToolError
-from retinue.events import ApprovalRequested, now
-from retinue.fold import INQUIRY
+from retinue.events import INQUIRY, ApprovalAnswered, ApprovalRequested, now
 from retinue.run import Run
 from retinue.tools.base import FormFilled, FormQuestion, Tool, parse_object
 from retinue.tools.schemas import schema_problems
@@ -38,7 +38,8 @@ async def _inquire(
     known = json.dumps(_known(question.schema), ensure_ascii=False)
     for _ in range(MOST_ASKED):
         number = 1 + sum(1 for one in run.state.answers if one.startswith(f"{call.id}{INQUIRY}"))
-        inner = f"{call.id}{INQUIRY}{number}"
+        inner = f"{call.id}{INQUIRY}{number}.{_digest(question)}"
+        await _close_others(run, call, inner)
         if number > MOST_ASKED or not questions.may_ask(f"{run.id}:{inner}"):
             return FormFilled(action="cancel")
 
@@ -74,6 +75,26 @@ async def _inquire(
             return FormFilled(action="accept", content=content)
         question = replace(question, text=f"{question.text} (the answer did not fit: {'; '.join(problems)})")
     return FormFilled(action="cancel")
+
+
+def _digest(question: FormQuestion) -> str:
+    """By which an answer is held to what was asked: after a restart a server may ask for something else."""
+    whole = [question.asker, question.text, question.schema, question.url, question.shown]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+async def _close_others(run: Run, call: ToolCall, inner: str) -> None:
+    """What the call asked before a restart and does not ask again, nobody is to answer any more."""
+    for old in list(run.state.waiting.values()):
+        if old.call_id.startswith(f"{call.id}{INQUIRY}") and old.call_id != inner:
+            await run.log.write(
+                ApprovalAnswered,
+                approval_id=old.approval_id,
+                call_id=old.call_id,
+                decision="reject",
+                reason="it asks for something else now",
+                by=NOBODY,
+            )
 
 
 def _fields(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -33,10 +33,13 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    CallCut,
+    Event,
     ModelSampled,
     RunFinished,
     RunResumed,
     RunStarted,
+    StepStarted,
     ToolCalled,
     ToolReturned,
 )
@@ -172,17 +175,24 @@ def _without_inquiries(events: Sequence[AnyEvent]) -> list[AnyEvent]:
 
 
 def _with_samples(events: Sequence[AnyEvent]) -> list[AnyEvent]:
-    """With what models wrote for servers as a part of what those calls took: they are played back."""
+    """With what models wrote for servers as a part of what those calls took: they are played back. What was
+    written for a call that gave nothing back is gone, like a reply that was cut off."""
+    returned = {(e.run_id, e.call_id) for e in events if isinstance(e, ToolReturned)}
     spent: dict[tuple[str, str], Usage] = {}
+    steps: dict[str, int] = {}
     found: list[AnyEvent] = []
     for event in events:
-        if isinstance(event, ModelSampled):
-            call = (event.run_id, event.call_id)
-            spent[call] = spent.get(call, Usage()) + event.usage
-        elif isinstance(event, ToolReturned) and (usage := spent.pop((event.run_id, event.call_id), None)):
+        if isinstance(event, StepStarted):
+            steps[event.run_id] = event.step
+        if isinstance(event, ToolReturned) and (usage := spent.pop((event.run_id, event.call_id), None)):
             found.append(msgspec.structs.replace(event, usage=event.usage + usage))
-        else:
+        elif not isinstance(event, ModelSampled):
             found.append(event)
+        elif (call := (event.run_id, event.call_id)) in returned:
+            spent[call] = spent.get(call, Usage()) + event.usage
+        else:
+            envelope = {name: getattr(event, name) for name in Event.__struct_fields__}
+            found.append(CallCut(**envelope, step=steps.get(event.run_id, 0), usage=event.usage))
     return found
 
 

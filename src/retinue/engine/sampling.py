@@ -12,7 +12,7 @@ import time
 
 from retinue.clock import say
 from retinue.context import complete, paying
-from retinue.engine.inquiries import inquire
+from retinue.engine.inquiries import MOST_ASKED, inquire
 from retinue.engine.questions import Questions
 from retinue.errors import BudgetExhausted, Refused, ToolError, in_words, unwind
 from retinue.events import ModelSampled
@@ -38,7 +38,8 @@ async def sample(questions: Questions, run: Run, tool: Tool, call: ToolCall, ask
     )
     said = await inquire(questions, run, tool, call, question)
     if said.action != "accept":
-        raise Refused("nobody agreed" if said.action == "cancel" else "the person said no")
+        nobody = f"nobody agreed, or this call has asked {MOST_ASKED} times by now"
+        raise Refused(nobody if said.action == "cancel" else "the person said no")
     try:
         run.budget.check(run.id)
     except BudgetExhausted as error:

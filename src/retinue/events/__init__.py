@@ -47,6 +47,7 @@ from retinue.events.kinds import (
 from retinue.events.parts import (
     BEFORE_RULES,
     FOR_MORE,
+    INQUIRY,
     KNOWLEDGE_FIRST,
     About,
     Decision,
@@ -60,6 +61,7 @@ from retinue.events.parts import (
 __all__ = [
     "BEFORE_RULES",
     "FOR_MORE",
+    "INQUIRY",
     "KNOWLEDGE_FIRST",
     "VERSION",
     "About",

@@ -9,6 +9,10 @@ from msgspec import Struct
 KNOWLEDGE_FIRST = "knowledge-first"
 """The call that looks a question up before the first step, and the id of the message with what it found."""
 
+INQUIRY = "?"
+"""Between the id of a call and that of a question that it asks a person while it runs. What is answered there
+is told to the server that asks: a no to that is no rejected call."""
+
 Decision = Literal["approve", "approve_run", "approve_tool", "approve_always", "reject"]
 """What a person says to a question. `approve` is for this call; `approve_run` also for those that the
 question's rule covers in the rest of the workflow, `approve_tool` for every further call of the tool in it,

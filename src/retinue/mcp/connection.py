@@ -280,20 +280,21 @@ class ServerConnection:
             reply = await call.during(call.context.sample(asked))
         except ToolError as error:
             return _not_sampled(self.masked(str(error)))
-        stopped = "endTurn" if reply.stop == "end" else "maxTokens"
+        stopped = {"end": "endTurn", "length": "maxTokens"}.get(reply.stop, reply.stop)
         content = mcp_types.TextContent(type="text", text=reply.message.text)
         return mcp_types.CreateMessageResult(
             role="assistant", content=content, model=reply.model, stop_reason=stopped
         )
 
     async def _asker(self) -> UnderWay | None:
-        """The call for whose sake a server asks. Over pipes it does not say: a call that asks does not end
-        meanwhile, so the others are waited for. Where all that are under way ask, nobody knows: None."""
+        """The call for whose sake a server asks. Over pipes it does not say. Where all that are under way are
+        of one run, it is the first of them: the person and the rules are the same. Else a call that asks does
+        not end meanwhile, so the others are waited for; if all of them ask, nobody knows: None."""
         if (call := _current.get()) is not None:
             return call
         self._asking += 1
         try:
-            while len(self._calls) > 1:
+            while len({call.context.run_id for call in self._calls}) > 1:
                 if self._asking >= len(self._calls):
                     return None
                 self._fewer.clear()

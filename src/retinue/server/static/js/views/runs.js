@@ -194,12 +194,13 @@ export class Runs extends HTMLElement {
     }
   }
 
-  /** Something started or ended: the newest page again, before what was shown of the older ones. */
+  /** Something started or ended: what is shown again, as far as one answer goes, before the older ones. */
   async #refresh() {
     if (!this.list) return;
     const { searches } = this;
     try {
-      const page = await api.runs({ ...this.#query(), limit: 50 });
+      const limit = Math.min(Math.max(this.found.length, 50), 200);
+      const page = await api.runs({ ...this.#query(), limit });
       if (searches !== this.searches) return; // other runs were asked for meanwhile
       const last = page.runs.at(-1)?.run_id;
       const at = this.found.findIndex((run) => run.run_id === last);
