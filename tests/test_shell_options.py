@@ -86,6 +86,95 @@ def test_a_star_means_what_its_author_had_in_mind(rule: str) -> None:
     assert verdicts == {**dict.fromkeys(allowed, "allow"), **dict.fromkeys(asks, "ask")}
 
 
+# By rule: what stays with what it says, and what undoes it or runs or writes something beside it.
+KEPT = {
+    "bash -n*": (
+        ["bash -n x.sh", "bash -n -v x.sh", "bash -n x.sh -c y", "bash -n -- x.sh"],
+        ["bash -n +n -c 'touch F'", "bash -n +n x.sh", "bash -n +vn x.sh", "bash -n -c x", "bash -n -o exec x.sh", "bash -n +o noexec x.sh", "bash -n -s",
+         "bash -n -i x.sh", "bash -n --rcfile F -i", "bash -n +O x y"],
+    ),
+    "sh -n*": (["sh -n x.sh"], ["sh -n +n x.sh", "sh -n -nc x"]),
+    "zsh -n*": (["zsh -n x.sh"], ["zsh -n --exec x.sh", "zsh -n -o exec x.sh"]),
+    "timeout 9 bash -n*": (["timeout 9 bash -n x.sh"], ["timeout 9 bash -n +n x.sh"]),
+    "bash scripts/test.sh*": (["bash scripts/test.sh -c x +n", "bash scripts/test.sh"], []),
+    "bash *": (["bash -c x", "bash x.sh"], []),
+    "ruby -c*": (["ruby -c x.rb", "ruby -c -w x.rb"], ["ruby -c -r ./x y.rb", "ruby -c -e x"]),
+    "perl -c*": (["perl -c x.pl"], ["perl -c -Mx y.pl", "perl -c -e x", "perl -c -I. x.pl"]),
+    "node --check*": (["node --check x.js"], ["node --check -r ./x y.js", "node --check --import ./x y.js"]),
+    "kubectl apply --dry-run=client*": (
+        ["kubectl apply --dry-run=client -f x"], ["kubectl apply --dry-run=client --dry-run=none -f x"],
+    ),
+    "tsc --noEmit*": (["tsc --noEmit -p ."], ["tsc --noEmit --noEmit false", "tsc --noEmit --noemit false", "tsc --noEmit --outDir x"]),
+    "git push -n*": (["git push -n origin"], ["git push -n --no-dry-run", "git push -n --no-dry origin"]),
+    "git branch -l*": (["git branch -l 'x*'"], ["git branch -l --no-list -D x"]),
+    "git branch -v*": (
+        ["git branch -v", "git branch -v -v", "git branch -v --sort=x"],
+        ["git branch -v new", "git branch -v -D x", "git branch -v --delete x", "git branch -v --del x", "git branch -v -fm a b", "git branch -v -u o/x"],
+    ),
+    "git branch --list*": (["git branch --list 'x*'"], ["git branch --list -D x", "git branch --list -m a b"]),
+    "git tag -l*": (["git tag -l 'v*'", "git tag -l --sort=x"], ["git tag -l -d x", "git tag -l -f x", "git tag -l -v x"]),
+    "git tag -n*": (["git tag -n 'v*'"], ["git tag -n -d x"]),
+    "git tag --sort=x*": (["git tag --sort=x", "git tag --sort=x -l"], ["git tag --sort=x new"]),
+    "git remote -v*": (
+        ["git remote -v", "git remote -v show origin", "git remote -v get-url origin"],
+        ["git remote -v add x y", "git remote -v update", "git remote -v remove x", "git remote -v rename x y", "git remote -v set-url x y",
+         "git remote -v prune x", "git remote -v -v add x y"],
+    ),
+    "git stash list*": (["git stash list", "git stash list -p --stat"], ["git stash list --output=F"]),
+    "git stash -q*": (["git stash -q"], ["git stash -q drop"]),
+    "git worktree list*": (["git worktree list", "git worktree list --porcelain"], []),
+    "git submodule --quiet*": ([], ["git submodule --quiet foreach x"]),
+    "git config --get*": (["git config --get user.name"], ["git config --get --unset x.y", "git config --get --no-get x.y z", "git config --get -e"]),
+    "git config --global*": (["git config --global --list"], ["git config --global core.pager x", "git config --global -e", "git config --global --unset x.y"]),
+    "git symbolic-ref --short*": (["git symbolic-ref --short HEAD"], ["git symbolic-ref --short HEAD refs/heads/x", "git symbolic-ref --short -d HEAD"]),
+    "git symbolic-ref HEAD*": (["git symbolic-ref HEAD"], ["git symbolic-ref HEAD refs/heads/x"]),
+    "git apply --check*": (["git apply --check x.patch"], ["git apply --check --apply x.patch"]),
+    "split*": (["split -l 5 x"], ["split --filter='touch F' x", "split --fil=x y"]),
+    "tar tf*": (["tar tf x.tar", "tar tf x.tar --wildcards 'a*'"], ["tar tf x --index-file=F", "tar tf x --index F", "tar tf x -T F", "tar tf x --volno-file=F"]),
+    "shuf*": (["shuf -n 3 x"], ["shuf -o F x", "shuf -no F x", "shuf --out=F x"]),
+    "iconv*": (["iconv -f latin1 -t utf8 x"], ["iconv -o F x", "iconv --output=F x"]),
+    "sdiff*": (["sdiff -s a b"], ["sdiff -o F a b", "sdiff --diff-program=x a b"]),
+    "diff3*": (["diff3 a b c"], ["diff3 --diff-program=x a b c"]),
+    "ptx*": (["ptx x"], ["ptx -G x F", "ptx --traditional x F"]),
+    "date*": (["date +%F", "date -d 20240101 +%u", "date -u"], ["date 01010101", "date -s x"]),
+    "openssl dgst*": (["openssl dgst -sha256 x"], ["openssl dgst -out F x", "openssl dgst -engine ./x y"]),
+    "pip list*": (
+        ["pip list --format=json", "pip list -o", "pip list --path x"],
+        ["pip list --log F", "pip list --lo=F", "pip list --python ./x", "pip list -i x"],
+    ),
+    "python -m pip list*": (["python -m pip list"], ["python -m pip list --log F"]),
+    "pip3 show*": (["pip3 show -f x"], ["pip3 show --log=F x"]),
+    "python3 -m json.tool*": (["python3 -m json.tool x"], ["python3 -m json.tool x F"]),
+    "sqlite3 -readonly*": (
+        ["sqlite3 -readonly x.db 'select a.b from a'", "sqlite3 -readonly -json ./x.db .tables", "sqlite3 -readonly x.db '.schema users'"],
+        ["sqlite3 -readonly x '.shell touch F'", "sqlite3 -readonly x .sh", "sqlite3 -readonly x '.output F'", "sqlite3 -readonly x \"select writefile('F', 1)\"",
+         "sqlite3 -readonly x \"VACUUM INTO 'F'\"", "sqlite3 -readonly -cmd '.shell x' y", "sqlite3 -readonly -init F x", "sqlite3 -readonly x '.read |x'"],
+    ),
+    "psql -c*": (["psql -c 'select 1'", "psql -c '\\d users'"], ["psql -c '\\! touch F'", "psql -c x -o F", "psql -c \"copy a to program 'x'\"", "psql -c '\\lo_export 1 F'"]),
+    "xz -l*": (["xz -l x.xz"], ["xz -l -d x.xz", "xz -l --decompress x.xz"]),
+    "unzip -l*": (["unzip -l x.zip"], ["unzip -l --l x.zip", "unzip -l -q-l x.zip"]),
+    "nm*": (["nm -C x.o"], ["nm --plugin ./x y.o", "nm @F"]),
+    "gmake -n*": (["gmake -n all"], ["gmake -n -f F", "gmake -n CC=x"]),
+    "curl -I*": (["curl -I https://example.org"], ["curl -I --expand-output F x"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", KEPT)
+def test_words_under_a_star_neither_undo_a_rule_nor_run_or_write_beside_it(rule: str) -> None:
+    allowed, asks = KEPT[rule]
+    verdicts = {command: judge(command, allow=[f"bash({rule})"]) for command in (*allowed, *asks)}
+    assert verdicts == {**dict.fromkeys(allowed, "allow"), **dict.fromkeys(asks, "ask")}
+
+
+@pytest.mark.parametrize("command", ["sqlite3 -readonly x.db", "psql mine", "at now", "ed F", "patch F"])
+def test_a_program_that_reads_its_work_beside_a_file_asks_behind_a_pipe(command: str) -> None:
+    name = command.partition(" ")[0]
+    assert judge(f"cat x | {command}", allow=["bash(cat*)", f"bash({name} *)"]) == "ask"
+    assert (
+        judge("cat x | sqlite3 -readonly x.db 'select 1'", allow=["bash(cat*)", "bash(sqlite3 *)"]) == "allow"
+    )
+
+
 def test_an_option_that_a_published_rule_names_cannot_be_taken_back() -> None:
     assert judge("git branch --list x", allow=published()) == "allow"
     assert judge("git branch --list --no-list -D x", allow=published()) == "ask"

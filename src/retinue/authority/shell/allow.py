@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from retinue.authority.shell import programs
+from retinue.authority.shell.narrowed import takes_back
 from retinue.authority.shell.plain import ANY, NotPlain, Plain, Simple, Word, read_plain
 from retinue.authority.shell.reading import plainly
 
@@ -191,7 +192,7 @@ def _matches(pattern: _Pattern, words: tuple[Word, ...], *, fed: bool) -> bool:
     for at in programs.run_by(texts, len(pattern.words)):
         if programs.runs_or_writes(texts[at:], free[at:]):
             return False
-    if _takes_back(texts, free):
+    if takes_back(texts, free):
         return False
     return all(_harmless(word, texts[inner]) for word in words)
 
@@ -212,13 +213,6 @@ def _free(pattern: _Pattern, words: tuple[Word, ...]) -> list[bool] | None:
             return None
         free.append(meant.glob is not None)
     return free + [True] * (len(words) - len(fixed))
-
-
-def _takes_back(texts: Sequence[str], free: Sequence[bool]) -> bool:
-    """Whether a word under a star undoes an option of the rule: `git branch --list --no-list -D x`."""
-    named = [text[2:] for text, open_ in zip(texts, free, strict=True) if not open_ and text.startswith("--")]
-    undone = (text[5:] for text, open_ in zip(texts, free, strict=True) if open_ and text.startswith("--no-"))
-    return any(name.startswith(each) for each in undone for name in named)
 
 
 def _within(glob: str, home: bool, word: Word) -> bool:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from retinue.authority.shell.options import OPTIONS
+from retinue.authority.shell import databases, narrowed
+from retinue.authority.shell.options import options_of
 from retinue.authority.shell.plain import names
 
 EVALUATES = names("""
@@ -30,6 +31,14 @@ _READ_STDIN = SHELLS | names("""
     pwsh python python2 python3 R Rscript ruby sqlite3 tclsh xargs
     """)
 """Programs that take what they are to do from their input, where no argument says it."""
+
+_READ_MORE = {
+    **dict.fromkeys(("at", "batch"), r"-f"),
+    **dict.fromkeys(("bc", "ed", "ex"), r"(?!)"),
+    **dict.fromkeys(("mysql", "psql"), r"-[cef]|--(?:command|execute|file)"),
+    "patch": r"-\w*i|--input",
+}
+"""Those to which a file or a name says nothing of that: what does."""
 
 LOOKED_THROUGH = names("""
     ! { } builtin busybox bundle chroot chrt command conda coproc cpulimit dbus-run-session direnv do doas
@@ -77,7 +86,9 @@ def runs_or_writes(words: Sequence[str], free: Sequence[bool]) -> str:
     own = _OWN.get(name)
     if own is not None and (found := own(words, free)):
         return found
-    options = OPTIONS.get(name)
+    if found := narrowed.undone(name, words, free):
+        return found
+    options = options_of(name)
     if options is None:
         return ""
     return next((word for word, open_ in zip(words, free, strict=True) if open_ and options.has(word)), "")
@@ -99,7 +110,7 @@ def _git(words: Sequence[str], free: Sequence[bool]) -> str:
         runs = _GIT_FORMAT_RUNS.search(word) or word == "--help" or word.startswith("ext::")
         if open_ and (runs or any(each in cluster for each in letters)):
             return word
-    return ""
+    return narrowed.git(words[at:], free[at:])
 
 
 _ADDRESS = r"(?:\d+|\$|/(?:[^/\\\[\n]|\\[^\n]|\[[^\]/|#,:@!\\\n]+\])*/I?)"
@@ -197,7 +208,21 @@ def _curl(words: Sequence[str], free: Sequence[bool]) -> str:
     return next((word for word in free_words if "%output{" in word or re.match(_FORMAT_FILE, word)), "")
 
 
-_FORMAT_FILE = re.compile(r"@|-\w+@|--w[\w-]*=@")
+_FORMAT_FILE = re.compile(r"@|-\w+@|--w[\w-]*=@|--expand-")
+
+
+def _date(words: Sequence[str], free: Sequence[bool]) -> str:
+    """A bare number sets the clock."""
+    for at, word in enumerate(words[1:], start=1):
+        valued = re.fullmatch(r"-\w*[dfr]|--(?:date|file|reference)", words[at - 1])
+        if free[at] and not valued and re.fullmatch(r"\d{8,12}(?:\.\d\d)?", word):
+            return word
+    return ""
+
+
+def _options_file(words: Sequence[str], free: Sequence[bool]) -> str:
+    """Options may stand in a file."""
+    return next((word for word, open_ in zip(words, free, strict=True) if open_ and word.startswith("@")), "")
 
 
 def _docker(words: Sequence[str], free: Sequence[bool]) -> str:
@@ -216,24 +241,32 @@ def _tar(words: Sequence[str], free: Sequence[bool]) -> str:
     if found := next(remote, ""):
         return found
     first = words[1] if len(words) > 1 and free[1] else ""
-    return first if not first.startswith("--") and any(each in first for each in "FI") else ""
+    return first if not first.startswith("--") and any(each in first for each in "FIT") else ""
 
 
 _OWN: dict[str, Callable[[Sequence[str], Sequence[bool]], str]] = {
     "git": _git,
     "curl": _curl,
+    "date": _date,
     "docker": _docker,
     "gmake": _make,
     "less": _less,
+    "more": _less,
+    "zless": _less,
     "gsed": _sed,
+    "gtar": _tar,
+    "json.tool": _second_file,
     "make": _make,
     "printf": _printf,
     "pytest": _pytest,
     "sed": _sed,
+    "sqlite3": databases.sqlite,
     "tar": _tar,
     "uniq": _second_file,
     "xxd": _second_file,
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
+    **dict.fromkeys(("mariadb", "mysql", "psql"), databases.client),
+    **dict.fromkeys(("ar", "nm", "objdump"), _options_file),
 }
 
 
@@ -303,6 +336,10 @@ def reads_program(words: Sequence[str]) -> bool:
     name = words[0].rpartition("/")[2]
     operands = [word for word in words[1:] if not word.startswith("-")]
     said = bool(operands) and not {"-", "/dev/stdin", "-s"} & set(words[1:])
+    if name in _READ_MORE:
+        said = any(re.match(_READ_MORE[name], word) for word in words[1:])
+    elif name == "sqlite3":
+        said = len(operands) > 1
     return (
         name in _READ_STDIN or re.fullmatch(r"(?:python|pypy|perl|ruby|lua)[\d.]+", name) is not None
     ) and not said
