@@ -8,8 +8,7 @@ here but in `standing`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -272,32 +271,32 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
     state.settle()
 
 
-def mistakes_before(state: RunState, call_id: str, names: Set[str]) -> list[Mistake]:
-    """Those that a call may stand in for: of the same tool or agent, and its model knew that they had failed.
+def corrected(state: RunState, tool: str, names: Iterable[str]) -> list[Mistake]:
+    """The mistakes that a call of this tool stands in for which is for these agents, one for each.
 
-    The calls of one reply know nothing of each other, those of code do.
+    Only those of replies before: what made this call knew of no other. One that named this very agent comes
+    first, else one that named none and was made by the same tool.
     """
-    return [
-        each
-        for each in state.mistakes
-        if each.names & names and (each.step < state.step or ("/" in call_id and "/" in each.call_id))
-    ]
+    left = [each for each in state.mistakes if each.step < state.step]
+    found: list[Mistake] = []
+    for name in names if left else ():
+        same = (each for wanted in (name, tool) for each in left if each.name == wanted)
+        one = next(same, None)
+        if one is not None:
+            left.remove(one)
+            found.append(one)
+    return found
 
 
 def _take_mistakes(state: RunState, event: ToolReturned) -> None:
-    started = {child.agent for child in state.children.values() if child.call_id == event.call_id}
-    names = frozenset({event.name, *event.meant, *started})
-    left = event.corrects
-    for each in mistakes_before(state, event.call_id, names) if left else ():
-        taken = min(left, each.count)
-        left -= taken
-        state.mistakes.remove(each)
-        if taken < each.count:
-            state.mistakes.append(replace(each, count=each.count - taken))
+    if event.corrects:
+        started = [child.agent for child in state.children.values() if child.call_id == event.call_id]
+        for each in corrected(state, event.name, (*started, *event.meant))[: event.corrects]:
+            state.mistakes.remove(each)
     wrong = min(event.wrong, event.not_started)
     if wrong:
-        names = frozenset({event.name, *event.meant})
-        state.mistakes.append(Mistake(call_id=event.call_id, step=state.step, names=names, count=wrong))
+        names = [*event.meant, *[event.name] * wrong][:wrong]
+        state.mistakes += [Mistake(step=state.step, name=name) for name in names]
 
 
 def _take_sources(state: RunState, sources: Iterable[Source], text: str) -> None:

@@ -62,12 +62,10 @@ class Before:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mistake:
-    """A call whose arguments kept children from starting. `names`: its tool and its agents."""
+    """A child that a mistake in a call kept from starting. `name`: its agent, else the tool of the call."""
 
-    call_id: str
     step: int
-    names: frozenset[str]
-    count: int
+    name: str
 
 
 class Grant(Struct, frozen=True, kw_only=True):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from retinue.delegate.children import AskedAgain, ChildRunner
-from retinue.delegate.results import example, needs, result_of, the_only_agent
+from retinue.delegate.results import example, needs, one_of, result_of, the_only_agent
 from retinue.errors import ToolError
 from retinue.tools.base import Admit, Tool, ToolContext, ToolResult
 from retinue.types import Risk
@@ -61,6 +62,7 @@ def judged_by_child(made: Tool, runner: ChildRunner, operation: str | None = Non
     by whichever tool it is asked, and a registered agent is under the rules about it. A tool with one thing
     to do has no operation."""
     otherwise = made.risk != "low"
+    registered = "agent_id" in made.schema["properties"]
 
     def makes_up(arguments: dict[str, Any]) -> bool:
         child_id = arguments["child_id"] if arguments.get("operation") == operation else ""
@@ -79,4 +81,10 @@ def judged_by_child(made: Tool, runner: ChildRunner, operation: str | None = Non
             return ()
         return (arguments["agent_id"],) if arguments["agent_id"].strip() else the_only_agent(runner, run_id)
 
-    return replace(made, makes_up=makes_up, risks=risk, starts=starts)
+    def asks(given: Mapping[str, Any], run_id: str) -> Sequence[str]:
+        for child in runner.children(run_id) if given.get("child_id") else ():
+            if child.child_id == given["child_id"]:
+                return (child.agent,)
+        return (one_of(runner, run_id, given.get("agent_id")),) if registered else ()
+
+    return replace(made, makes_up=makes_up, risks=risk, starts=starts, asks=asks)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
 from retinue.budget import HeldPlaces
 from retinue.delegate.children import ChildRequest, ChildRunner
-from retinue.delegate.results import TOLD, as_json, child_of, needs, registered, way
+from retinue.delegate.results import TOLD, as_json, child_of, needs, one_of, registered, way
 from retinue.errors import BudgetExhausted, Fenced, RetinueError, StoreError, ToolError
 from retinue.reports import beside, cut, frame, handed_up, metrics
 from retinue.tools.base import Tool, ToolContext, ToolResult
@@ -88,7 +88,13 @@ def parallel_tasks_tool(runner: ChildRunner) -> Tool:
             )
         return await _batch(runner, ctx, tasks, wait_all)
 
-    return replace(parallel_tasks, risks=_risk, starts=_agents)
+    def asks(given: Mapping[str, Any], run_id: str) -> Sequence[str]:
+        tasks = given.get("tasks")
+        each = cast("list[Any]", tasks) if isinstance(tasks, list) else []
+        named = (cast("dict[str, Any]", task) if isinstance(task, dict) else {} for task in each)
+        return [one_of(runner, run_id, task.get("agent_id")) for task in named]
+
+    return replace(parallel_tasks, risks=_risk, starts=_agents, asks=asks)
 
 
 @contextlib.contextmanager
@@ -130,7 +136,7 @@ async def _batch(runner: ChildRunner, ctx: ToolContext, tasks: Sequence[Task], w
         if places is not None:
             places.close()
     if not wait_all:
-        return _in_background(started)
+        return _in_background(runner, ctx, started)
     return await _aggregate(runner, ctx, await _ends(runner, ctx, started))
 
 
@@ -166,7 +172,7 @@ async def _start(
         return Outcome(agent=task.agent_id, error=str(error), limited=limited)
 
 
-def _in_background(started: Sequence[Outcome]) -> ToolResult:
+def _in_background(runner: ChildRunner, ctx: ToolContext, started: Sequence[Outcome]) -> ToolResult:
     missing = sum(each.child_id is None for each in started)
     rows = [
         {
@@ -188,7 +194,7 @@ def _in_background(started: Sequence[Outcome]) -> ToolResult:
         is_error=missing == len(started),
         not_started=_not_started(started),
         wrong=_mistaken(started),
-        meant=_meant(started),
+        meant=_meant(runner, ctx, started),
     )
 
 
@@ -272,7 +278,7 @@ async def _aggregate(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[O
         usage=usage,
         not_started=_not_started(outcomes),
         wrong=_mistaken(outcomes),
-        meant=_meant(outcomes),
+        meant=_meant(runner, ctx, outcomes),
         children=tuple(each.report.run_id for each in outcomes if each.report is not None),
     )
 
@@ -286,8 +292,10 @@ def _mistaken(outcomes: Sequence[Outcome]) -> int:
     return sum(each.wrong for each in outcomes)
 
 
-def _meant(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each.agent for each in outcomes if each.wrong))
+def _meant(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """For whom those were that did not start, first those of a mistake: the tool, where there is no such."""
+    missing = sorted((each for each in outcomes if each.child_id is None), key=lambda each: not each.wrong)
+    return tuple(one_of(runner, ctx.run_id, each.agent) or "parallel_tasks" for each in missing)
 
 
 def _row(each: Outcome, *, success: bool, report: str | None, error: str | None) -> dict[str, Any]:

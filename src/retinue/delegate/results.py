@@ -81,6 +81,13 @@ def the_only_agent(runner: ChildRunner, parent_id: str) -> tuple[str, ...]:
     return (known[0].name,) if len(known) == 1 else ()
 
 
+def one_of(runner: ChildRunner, parent_id: str, name: object) -> str:
+    """The agent of that name, or the only one where none is given; empty where there is none such."""
+    if name is None or name == "":
+        return next(iter(the_only_agent(runner, parent_id)), "")
+    return next((spec.name for spec in runner.agents(parent_id) if spec.name == name), "")
+
+
 TOLD = "you have it: it came with the notice that this child has ended"
 
 

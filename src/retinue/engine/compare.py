@@ -69,6 +69,8 @@ _VOLATILE = frozenset(
 """Fields of an event that hold clocks, machines and the files of the moment (what a call would change, as a
 person was shown it), what was allowed, and what other fields say as well and earlier versions
 left to them. Everything else has to come out the same."""
+_COUNTED = ("wrong", "meant", "corrects")
+"""How a call that started no child was counted. Earlier versions did not say so."""
 _WITHIN = {"report": ("duration_ms", "claims", "uncited")}
 """The same within its parts: how long a run took, and what its text and its sources say already."""
 _SETS = ("tools", "disallowed_tools", "shown", "mcp_servers", "skills", "deny")
@@ -88,7 +90,7 @@ def difference(before: Sequence[Event], after: Sequence[Event]) -> str:
     old, new, titles = _grouped(before, copied), _grouped(after, copied), _Titles((*before, *after))
     hunks: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for group in dict.fromkeys((*old, *new)):
-        mine, theirs = old.get(group, []), new.get(group, [])
+        mine, theirs = _known_to(old.get(group, []), new.get(group, []))
         gone, come = [e for e in mine if e not in theirs], [e for e in theirs if e not in mine]
         for a, b in zip_longest(gone, come):
             for what, lines in _hunks(a, b):
@@ -99,6 +101,16 @@ def difference(before: Sequence[Event], after: Sequence[Event]) -> str:
     more = len(shown) - MOST_SHOWN
     rest = [f"@@ and {more} more differences @@"] if more > 0 else []
     return "\n".join(["--- recorded", "+++ replayed", *shown[:MOST_SHOWN], *rest])
+
+
+def _known_to(mine: list[Facts], theirs: list[Facts]) -> tuple[list[Facts], list[Facts]]:
+    """Two groups without what the record may be too old to say."""
+    if any(each.get(name) for each in mine for name in _COUNTED):
+        return mine, theirs
+    kept = (
+        [{k: v for k, v in each.items() if k not in _COUNTED} for each in some] for some in (mine, theirs)
+    )
+    return next(kept), next(kept)
 
 
 def _head(where: Sequence[str], what: str) -> str:

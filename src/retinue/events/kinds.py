@@ -221,7 +221,8 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     wrong: int = 0
     """Of those, the ones that a mistake in the call kept from starting: a later call may set that right."""
     meant: tuple[str, ...] = ()
-    """The agents that those were for, where the call names them."""
+    """For whom each was that did not start, first those of a mistake: an agent, or the tool where the call
+    names none that is there."""
     corrects: int = 0
     """Children that a mistake in calls before it kept from starting, and that this one stands in for."""
     children: tuple[str, ...] = ()

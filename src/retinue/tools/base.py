@@ -69,10 +69,10 @@ class ToolResult:
     `is_error`: it failed, and the text says why. `sources` are pages and files that were really fetched or
     read; `files` are paths it changed or saved; `usage` is what models cost that the tool itself asked.
     `rolled_back`: code whose variables were not kept. `not_run` says why nothing was done, `not_started` how
-    many children were not started, `wrong` how many of them for a mistake in the call, `meant` for which
-    agents those were, `corrects` for how many such of calls before it stands in. `children`: whose reports it
-    gives back. `private` names the private data that it rests on, beside what its tool says of every call;
-    `found` and `links` are the addresses of the results of a search and of the links on a page.
+    many children were not started, `wrong` how many of them for a mistake in the call, `meant` for whom
+    each was, those first, `corrects` for how many such of calls before it stands in. `children`: whose
+    reports it gives back. `private` names the private data that it rests on, beside what its tool says of
+    every call; `found` and `links` are the addresses of the results of a search and of the links on a page.
     `as_read`, in a replay: the text is what the model read, and nothing is to be said above it once more.
     """
 
@@ -223,6 +223,9 @@ class Tool:
     """For a way to delegate: whether a call has an agent work that a model made up; None: by its risk."""
     starts: Callable[[dict[str, Any], str], tuple[str, ...]] | None = None
     """For a way to delegate: the registered agents that a call has work, by arguments and the run's id."""
+    asks: Callable[[Mapping[str, Any], str], Sequence[str]] | None = None
+    """For a way to delegate: the agent of each child that arguments ask for, whether they can be used or not,
+    by them and the run's id; empty text where they name none that is there."""
     admit: Admit | None = None
     """Refuses, by its arguments and the run's id, what would be refused anyway: before anybody is asked."""
     concern: Callable[[dict[str, Any], str], Awaitable[Concern | None]] | None = None
@@ -282,6 +285,11 @@ class Tool:
         properties = cast("dict[str, Any]", self.schema.get("properties") or {})
         known = cast("dict[str, Any]", properties.get("operation") or {}).get("enum") or ()
         return operation in known and self.harmless({"operation": operation})
+
+    def asked_for(self, given: Mapping[str, Any], run_id: str) -> tuple[str, ...]:
+        """For whom a call is, a name for each child: an agent, or the tool itself where it names none."""
+        names = () if self.asks is None else self.asks(given, run_id)
+        return tuple(name or self.name for name in names) or (self.name,)
 
     @property
     def spec(self) -> ToolSpec:

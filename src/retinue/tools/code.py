@@ -11,7 +11,6 @@ This module runs no tool itself and knows none by name.
 from __future__ import annotations
 
 import ast
-import difflib
 import json
 import keyword
 import re
@@ -22,12 +21,12 @@ from typing import Any, cast
 
 import msgspec
 
-from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.errors import ToolError
 from retinue.sandbox.base import CallResult, CodeRunner, HostFunction, Sandbox, SnippetOutcome
 from retinue.settings import CodeSettings
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
+from retinue.tools.mistyped import agent_meant_in
 from retinue.types import JsonSchema, Source
 from retinue.web.framing import frame, holds_frame
 
@@ -35,6 +34,9 @@ NAME = "run_code"
 
 InnerCall = Callable[[str, str, str], Awaitable[ToolResult]]
 """Run a tool on behalf of code: the derived call id, the tool's name, its arguments as JSON."""
+
+Miss = Callable[[Tool, Mapping[str, Any]], None]
+"""Is told of a call that code wrote and that cannot be made: the tool and the arguments."""
 
 CalledAt = Callable[[str], float]
 """When a call was made, by the log, in seconds since 1970: what its code reads as the time."""
@@ -77,7 +79,12 @@ def code_tool(
             code: the Python to run
         """
         missed: list[str] = []
-        functions = _functions(offered, heard, context.call_id, settings.calls, missed)
+
+        def miss(target: Tool, given: Mapping[str, Any]) -> None:
+            if target.effect == "delegate" and not target.only_looks(_operation(given)):
+                missed.extend(target.asked_for(given, context.run_id))
+
+        functions = _functions(offered, heard, context.call_id, settings.calls, miss)
         bare = _bare(code, offered)
         at = called_at(context.call_id)
         outcome = await sandbox.run(bare, functions=functions, at=at, seed=_seed(context.call_id, at))
@@ -85,14 +92,14 @@ def code_tool(
         if outcome.outside or _may_repeat(outcome, framed):
             # The mark is of the log alone, so that the same comes out in a replay; no child knows it.
             text = frame(text, what="output of code", secret=_seed(context.call_id, at).encode())
-        missed += _mistyped(outcome.undefined, offered)
+        missed += filter(None, [agent_meant_in(bare, outcome.undefined, offered)])
         return ToolResult(
             text=text,
             is_error=outcome.error is not None,
             rolled_back=outcome.lost,
             not_started=len(missed),
             wrong=len(missed),
-            meant=tuple(dict.fromkeys(missed)),
+            meant=tuple(missed),
         )
 
     made = tool(
@@ -101,11 +108,8 @@ def code_tool(
     return made(run_code)
 
 
-def _mistyped(name: str, offered: Mapping[str, Tool]) -> list[str]:
-    """The agent whose function a name that is none plainly means."""
-    near = difflib.get_close_matches(name, offered, 1)
-    found = (offered[each] for each in near)
-    return [each.name for each in found if each.effect == "delegate" and each.name not in DELEGATION_TOOLS]
+def _operation(given: Mapping[str, Any]) -> str:
+    return json.dumps({"operation": given.get("operation")}, default=str)
 
 
 def _came_framed(result: ToolResult) -> bool:
@@ -161,9 +165,9 @@ def _seed(call_id: str, at: float) -> str:
 
 
 def _functions(
-    offered: Mapping[str, Tool], call: InnerCall, call_id: str, most: int, missed: list[str] | None = None
+    offered: Mapping[str, Tool], call: InnerCall, call_id: str, most: int, miss: Miss | None = None
 ) -> dict[str, HostFunction]:
-    """`missed` takes the agents of calls that were to start a child and that nothing came of."""
+    """`miss` is told of calls that were not made."""
     made = passed = 0
 
     def function(name: str, target: Tool) -> HostFunction:
@@ -173,14 +177,10 @@ def _functions(
             try:
                 derived, arguments = number(*args, **kwargs)
             except ToolError:
-                if missed is not None and starts_child(kwargs):
-                    missed.append(target.name)
+                if miss is not None:
+                    miss(target, {**dict(zip(parameters, args, strict=False)), **kwargs})
                 raise
             return as_data(await call(derived, target.name, arguments))
-
-        def starts_child(given: Mapping[str, Any]) -> bool:
-            looks = target.only_looks(json.dumps({"operation": given.get("operation")}, default=str))
-            return target.effect == "delegate" and not looks
 
         def number(*args: Any, **kwargs: Any) -> tuple[str, str]:
             nonlocal made, passed
