@@ -148,6 +148,7 @@ class Beginnings(Instance[Deps]):
             output=None if output_once else wanted,
         ).made(self._agent(agent, parts))
         text = first_message(spec, prompt)
+        self._refuse_shared(settings or {})
         chosen = self._settings_for(settings or {})
         options = RunOptions(
             settings=dict(settings or {}),
@@ -340,6 +341,7 @@ class Beginnings(Instance[Deps]):
         parts = self._parts(None, tools, agents)
         headers = ModelSettings(extra_headers=extra_headers or {}).headers.sent
         named, objects = ("", {}) if model is None else models_of(model)
+        self._refuse_shared(settings or {})
         given = TakenUpWith(settings=dict(settings or {}), model=self._model_known(named, objects))
         row = await self.outbox.row(run_id)
         if message is None and (attachments or output is not None):

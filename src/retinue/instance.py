@@ -61,6 +61,11 @@ from retinue.workspace import Buffers, one_spelling
 if TYPE_CHECKING:
     from retinue.telemetry.live import LiveTelemetry
 
+SHARED = (
+    *("db", "plugins", "web.", "server.", "telemetry.", "workspace.root", "mcp.servers"),
+    *("knowledge.request_timeout", "knowledge.contact", "knowledge.extra", "knowledge.base_urls"),
+)
+"""What is built once for all runs of an instance, and so cannot be set for one of them."""
 Approver = Approve
 Fallback = Literal["offline"]
 
@@ -432,6 +437,16 @@ class Instance(Generic[Deps]):
                     fix="write its value as '${VARIABLE}', or use ModelSettings(extra_headers=…)",
                 )
         return made
+
+    def _refuse_shared(self, given: Mapping[str, Any]) -> None:
+        """Raise for a setting of what all runs share: for one run it would be without effect."""
+        now = configuration.values_of(self.settings)
+        for name, value in configuration.flatten(given).items():
+            if name.startswith(SHARED) and name in configuration.declared() and value != now.get(name):
+                raise ConfigError(
+                    f"{name} is for all runs of a Retinue, and cannot be set for one run",
+                    fix=f"give it to a Retinue of its own: Retinue(settings={{{name!r}: …}})",
+                )
 
     def _values(self) -> dict[str, Any]:
         """The settings by their dotted names, with what headers hold: what people are shown is without."""
