@@ -226,6 +226,14 @@ def test_doctor_finds_nothing_wrong_on_a_fresh_machine(invoke: Invoke):
     assert "sk-very-secret" not in ended.out + ended.err
 
 
+def test_a_standing_yes_to_every_risk_is_warned_of_where_it_is_set_and_by_doctor(invoke: Invoke):
+    assert checks.ALWAYS_YES not in invoke("doctor", "--model", "offline").out
+    assert checks.ALWAYS_YES not in invoke("config", "set", "approvals.auto_risk", "medium").err
+    assert f"! {checks.ALWAYS_YES}" in invoke("config", "set", "approvals.auto_risk", "high").err
+    ended = invoke("doctor", "--model", "offline")
+    assert (ended.code, f"• approvals.auto_risk  {checks.ALWAYS_YES}" in ended.out) == (0, True), ended.out
+
+
 def test_doctor_looks_at_the_rest_where_a_settings_file_is_broken(invoke: Invoke, cli: Cli):
     (cli.folder / "retinue.toml").write_text("[limits\n")
     ended = invoke("doctor", "--model", "offline")

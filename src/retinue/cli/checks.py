@@ -162,6 +162,12 @@ def extras() -> list[Check]:
     return found
 
 
+ALWAYS_YES = (
+    "high is --yes for every run: commands, files that run later, files with secrets and composed addresses "
+    "pass unasked; better none, with approvals.auto = sandboxed"
+)
+
+
 def configuration(loaded: LoadedSettings) -> list[Check]:
     """Where each value that is not a default came from, and what was left out."""
     from retinue.settings import values_of
@@ -174,6 +180,8 @@ def configuration(loaded: LoadedSettings) -> list[Check]:
     found += [
         Check(group="settings", name="warning", state="problem", text=warning) for warning in loaded.warnings
     ]
+    if loaded.settings.approvals.auto_risk == "high":
+        found.append(Check(group="settings", name="approvals.auto_risk", state="note", text=ALWAYS_YES))
     return found or [Check(group="settings", name="all", state="ok", text="defaults")]
 
 

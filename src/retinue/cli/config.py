@@ -213,6 +213,10 @@ def set_setting(
         for tool in values.unknown_tools(parsed or ()):
             meant = values.meant(tool)
             note(f"! no built-in tool is called {tool!r}" + (f"; {meant}" if meant else ""), "yellow")
+    if name == "approvals.auto_risk" and parsed == "high":
+        from retinue.cli.checks import ALWAYS_YES
+
+        note(f"! {ALWAYS_YES}", "yellow")
     _say_if_hidden(name, file.path, cwd)
     return exits.OK
 
