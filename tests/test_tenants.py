@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from retinue import AgentSpec, ConfigError, Limits, Retinue, ToolContext
+from retinue.events import RunStarted
 from retinue.testing import ScriptedModel, call
 from retinue.types import ModelRequest, ToolMessage, UserMessage
 
@@ -25,8 +27,8 @@ class Tenant:
     name: str
 
 
-def plain(prompt: Any = "You answer.", **more: Any) -> AgentSpec:
-    return AgentSpec(name="plain", description="answers", prompt=prompt, tools=(), **more)
+def plain(prompt: Any = "You answer.", name: str = "plain", **more: Any) -> AgentSpec:
+    return AgentSpec(name=name, description="answers", prompt=prompt, tools=(), **more)
 
 
 def says_all(request: ModelRequest) -> str:
@@ -185,6 +187,105 @@ async def test_an_id_that_was_given_to_something_else_is_refused_and_says_nothin
             await retinue.once("order-7", **(first | other))
         assert "work for a" not in str(refused.value)
         assert (await retinue.once("order-7", **first)).text == report.text
+
+
+def lookup() -> str:
+    """Look it up."""
+    return "found"
+
+
+def boss_of(number: int) -> AgentSpec:
+    child = AgentSpec(name="child", description="d", prompt=f"You work for tenant {number}.", tools=())
+    return AgentSpec(name="boss", description="d", prompt="You ask the child.", tools=(child,))
+
+
+async def refused_to_the_second(retinue: Retinue[Tenant], first: Any, second: Any, what: str) -> None:
+    """Under one id the second is refused, and the first is given its report again, unpaid."""
+    asked: dict[str, Any] = {"run_id": "order-7", "prompt": "what is due?"}
+    report = await retinue.once(**asked, **first)
+    with pytest.raises(ConfigError, match=what) as refused:
+        await retinue.once(**asked, **second)
+    assert "tenant-" not in str(refused.value)
+    assert (await retinue.once(**asked, **first)).turns == report.turns
+
+
+@pytest.mark.parametrize(
+    ("way", "what"),
+    [
+        (by_instructions_of_deps, "differs in the instructions"),
+        (by_function_that_holds_it, "differs in the instructions"),
+        (by_prompt, "differs in the agent"),
+        (by_prompt_of_deps, "differs in the agent"),
+        (lambda number, _: {"agent": boss_of(number)}, "differs in the agent"),
+        (lambda number, _: {"agent": plain(), "tools": [lookup][number - 1 :]}, "differs in the options"),
+        (
+            lambda number, _: {"agent": plain(), "agents": [plain(f"For {number}.", "o")]},
+            "differs in the options",
+        ),
+    ],
+)
+async def test_one_id_is_for_one_tenant_however_work_is_made_theirs(
+    way: Callable[[int, Path], dict[str, Any]], what: str, tmp_path: Path
+) -> None:
+    first, second = ({k: v for k, v in way(n, tmp_path).items() if k != "name"} for n in (1, 2))
+    async with opened(tmp_path) as retinue:
+        await refused_to_the_second(retinue, first, second, what)
+
+
+async def test_one_id_is_for_one_attachment(tmp_path: Path) -> None:
+    given: list[dict[str, Any]] = []
+    for number in (1, 2):
+        path = tmp_path / f"{number}.txt"
+        path.write_text(f"You work for {of_tenant(number).name}.")
+        given.append({"agent": plain(), "attachments": [path]})
+    async with opened(tmp_path) as retinue:
+        await refused_to_the_second(retinue, given[0], given[1], "differs in the attachments")
+
+
+async def test_one_id_is_for_one_folder_and_for_the_agents_of_one_program(tmp_path: Path) -> None:
+    db = f"sqlite:///{tmp_path / 'runs.db'}"
+
+    def of(number: int, folder: str = "") -> Retinue[Tenant]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        agents = [boss_of(number)]
+        return Retinue(model=ScriptedModel(says_all), db=db, cwd=tmp_path / folder, environ={}, agents=agents)
+
+    async with of(1) as one, of(2) as two, of(1, "other") as elsewhere:
+        report = await one.once("order-7", "boss", "what is due?")
+        for other, what in ((two, "differs in the agent"), (elsewhere, "differs in the folder")):
+            with pytest.raises(ConfigError, match=what):
+                await other.once("order-7", "boss", "what is due?")
+        assert (await one.once("order-7", "boss", "what is due?")).turns == report.turns
+        batches = [await each.map("boss", INPUTS).reports() for each in (one, two)]
+        assert not {each.run_id for each in batches[0]} & {each.run_id for each in batches[1]}
+
+
+async def test_under_one_id_the_model_and_how_far_it_goes_may_be_others(tmp_path: Path) -> None:
+    manners: list[dict[str, Any]] = [
+        {"model": ScriptedModel(["otherwise"], name="own:other")},
+        {"limits": Limits(turns=90)},
+        {"settings": {"limits.max_turns": 80}},
+        {"label": "mine", "yes": True},
+    ]
+    async with opened(tmp_path) as retinue:
+        report = await retinue.once("order-7", plain(), "what is due?")
+        for more in manners:
+            assert (await retinue.once("order-7", plain(), "what is due?", **more)).text == report.text
+
+
+async def test_a_run_that_does_not_say_what_it_was_asked_with_is_compared_by_the_rest(tmp_path: Path) -> None:
+    """As those of earlier versions."""
+    async with opened(tmp_path) as retinue:
+        report = await retinue.once("order-7", plain(), "what is due?")
+        [began, *rest] = await retinue.store.events(report.run_id)
+        assert isinstance(began, RunStarted)
+        assert began.options.asked
+        await retinue.store.delete(report.run_id)
+        options = msgspec.structs.replace(began.options, asked={})
+        await retinue.store.append([msgspec.structs.replace(began, options=options), *rest])
+        assert (await retinue.once("order-7", plain("Briefly."), "what is due?")).text == report.text
+        with pytest.raises(ConfigError, match="differs in the prompt"):
+            await retinue.once("order-7", plain(), "who is late?")
 
 
 PROGRAM = """

@@ -43,7 +43,7 @@ from retinue.parameters import check, listed, shown, texts
 from retinue.run import batch_run_id, new_id, storable
 from retinue.run_messages import run_messages
 from retinue.run_options import ConversationWith, RunGiven, RunWith, for_many_runs
-from retinue.same_work import refuse_other_work
+from retinue.same_work import AskedWith, refuse_other_work
 from retinue.store.base import RunFilter, RunRow, RunRows
 from retinue.types import ENDED, AgentSpec, Deps, Message, Output, Report, RunMessages
 
@@ -192,17 +192,33 @@ class Retinue(Beginnings[Deps]):
 
         What has not ended goes on where its log ends, and so does what ended with an error or was cancelled:
         what was paid for is not paid again. A run of another process is waited for. An id that was given to
-        something else is refused: to another agent, prompt, `instructions` or `metadata`. What is in `deps`
-        nobody can compare: put into the id, or into `metadata`, whose they are.
+        something else is refused: to another agent, prompt, `instructions` or `metadata`, to other
+        `attachments`, tools or options, or in another folder. For that, files are read and functions called
+        again. `model` and limits may be others: whoever goes on chooses them. What is in `deps` nobody can
+        compare: put into the id, or into `metadata`, whose they are.
         """
-        options = for_many_runs(options)
+        return await self._once(run_id, agent, prompt, deps, for_many_runs(options), messages=messages)
+
+    async def _once(
+        self,
+        run_id: str,
+        agent: str | AgentSpec,
+        prompt: Prompt,
+        deps: Deps | None,
+        options: RunWith[Deps],
+        *,
+        messages: bool,
+        known: bool = False,
+    ) -> Report:
+        """`known`: what it is asked with is in its id."""
         while (row := await self.store.run(run_id)) is None:
             try:
                 return await self.run(agent, prompt, deps=deps, run_id=run_id, messages=messages, **options)
             except RunIdTaken:  # the same call, here or in another process, was a moment faster
                 await self._workflows.begun(run_id)
         await self._workflows.begun(run_id)
-        await self._refuse_other_work(row, agent, prompt, options)
+        asked = None if known else partial(self._asked, agent, options, deps)
+        await self._refuse_other_work(row, agent, prompt, options, asked)
         if self.is_running(run_id):
             return await self.wait(run_id, messages=messages)
         failed = row.status in ENDED and row.status != "completed"
@@ -233,7 +249,12 @@ class Retinue(Beginnings[Deps]):
         return await self.wait(run_id, messages=messages)
 
     async def _refuse_other_work(
-        self, row: RunRow, agent: str | AgentSpec, prompt: Prompt, options: RunWith[Deps]
+        self,
+        row: RunRow,
+        agent: str | AgentSpec,
+        prompt: Prompt,
+        options: RunWith[Deps],
+        asked: Callable[[], Awaitable[AskedWith]] | None,
     ) -> None:
         began = (await self.store.events(row.root_id, run_id=row.run_id, limit=1))[0]
         told = options.get("instructions") or ""
@@ -244,6 +265,7 @@ class Retinue(Beginnings[Deps]):
                 prompt=storable(self._first_message(agent, prompt, options)),
                 metadata=texts(options.get("metadata") or {}),
                 instructions=None if callable(told) else storable(told),
+                asked=(await asked()).digests() if asked and began.options.asked else None,
             )
 
     async def _was_never_read(self, run_id: str) -> bool:
@@ -296,7 +318,7 @@ class Retinue(Beginnings[Deps]):
                 run_id = await self._next_try(run_id)
             elif (row := await self.store.run(run_id)) is not None and row.outcome == "refused":
                 return await self.wait(run_id, messages=messages)
-            return await self.once(run_id, agent, asked, deps=deps, messages=messages, **each)
+            return await self._once(run_id, agent, asked, deps, each, messages=messages, known=True)
 
         return MapBatch(
             work,

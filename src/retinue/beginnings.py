@@ -47,7 +47,7 @@ from retinue.parameters import check, check_word, listed, shown, sound_tracepare
 from retinue.run import new_id, storable
 from retinue.run_options import Metadata, RunWith
 from retinue.run_parts import THIS_RUN, GivenToRun, RunParts, made_text, parts_of, refuse_missing
-from retinue.same_work import given_to, told_by, work_digest
+from retinue.same_work import AskedWith
 from retinue.settings import Settings
 from retinue.store.base import Store
 from retinue.threads import undisturbed
@@ -140,13 +140,14 @@ class Beginnings(Instance[Deps]):
         tools, agents = listed("tools", tools, "functions or tools"), listed("agents", agents, "AgentSpec")
         parts = self._parts(agent if isinstance(agent, AgentSpec) else None, tools, agents)
         wanted = self._wanted(output)
+        plain = self._agent(agent, parts)
         spec, changed = GivenToRun(
             tools=(*tools, *agents),
             limits=limits,
             model=model,
             settings=ModelSettings(effort=effort).over(model_settings or ModelSettings()),
             output=None if output_once else wanted,
-        ).made(self._agent(agent, parts))
+        ).made(plain)
         text = first_message(spec, prompt)
         self._refuse_shared(settings or {})
         chosen = self._settings_for(settings or {})
@@ -181,6 +182,19 @@ class Beginnings(Instance[Deps]):
         config.check_deps(spec)
         config.check_settings(spec, model_settings)
         spec = await config.prompted(spec)
+        if run_id is not None:
+            given = RunWith[Deps](
+                tools=tools,
+                agents=agents,
+                settings=settings,
+                strict_sources=strict_sources,
+                effort=effort,
+                model_settings=model_settings,
+                instructions=instructions,
+            )
+            asked = self._asked_by(plain, parts, given, files, deps, prompt=spec.prompt, told=told)
+            options = msgspec.structs.replace(options, asked=asked.digests())
+            config = replace(config, options=options)
         looked, files, before = await self._let_in(config, spec, own_id, text, files, before)
         if looked is not None and looked.changed:
             text = looked.text
@@ -275,21 +289,70 @@ class Beginnings(Instance[Deps]):
 
     async def _work(self, agent: str | AgentSpec, options: RunWith[Deps], deps: Deps | None) -> str:
         """What the work of a batch is known by, beside its inputs: who does it, for whom, with what."""
-        tools = listed("tools", options.get("tools", ()), "functions or tools")
-        agents = listed("agents", options.get("agents", ()), "AgentSpec")
-        spec = self._agent(agent, self._parts(agent if isinstance(agent, AgentSpec) else None, tools, agents))
-        told, prompt = options.get("instructions"), _prompt_function(spec)
-        if deps is not None or self._deps_factory is None:  # else each run has its own, from its metadata
-            told = await made_text("instructions", told, deps)
-            prompt = await made_text("prompt", prompt, deps)
-        settings = self._settings_for(options.get("settings") or {})
+        asked = await self._asked(agent, options, deps)
         model = ""
         with contextlib.suppress(ConfigError):  # each run will say so
-            model = self.services.models.main(settings).name
+            model = self.services.models.main(self._settings_for(options.get("settings") or {})).name
+        return asked.digest(texts(options.get("metadata") or {}), model)
+
+    async def _asked(self, agent: str | AgentSpec, options: RunWith[Deps], deps: Deps | None) -> AskedWith:
+        """What a run is asked with that is given these."""
+        tools = listed("tools", options.get("tools", ()), "functions or tools")
+        agents = listed("agents", options.get("agents", ()), "AgentSpec")
+        parts = self._parts(agent if isinstance(agent, AgentSpec) else None, tools, agents)
+        spec = self._agent(agent, parts)
+        told, prompt = options.get("instructions"), _prompt_function(spec)
+        if self._is_known(deps):
+            told = await made_text("instructions", told, deps)
+            prompt = await made_text("prompt", prompt, deps)
         files = await own_attachments(options.get("attachments", ()), self.cwd, self.project)
-        for_whom = texts(options.get("metadata") or {})
-        return work_digest(
-            str(self.project or ""), for_whom, model, told_by(spec), prompt, told, given_to(options), files
+        return self._asked_with(spec, parts, options, files, prompt, told)
+
+    def _asked_by(
+        self,
+        spec: AgentSpec,
+        parts: RunParts,
+        given: RunWith[Deps],
+        files: Sequence[Attachment],
+        deps: Deps | None,
+        *,
+        prompt: str,
+        told: str,
+    ) -> AskedWith:
+        """The same for a run that begins, whose `prompt` and `told` are made."""
+        function = _prompt_function(spec)
+        if not self._is_known(deps):
+            return self._asked_with(spec, parts, given, files, function, given.get("instructions"))
+        return self._asked_with(spec, parts, given, files, storable(prompt) if function else "", told)
+
+    def _is_known(self, deps: Deps | None) -> bool:
+        """Whether it is known what functions of the deps make: else each run has its own, by its metadata."""
+        return deps is not None or self._deps_factory is None
+
+    def _asked_with(
+        self,
+        spec: AgentSpec,
+        parts: RunParts,
+        given: RunWith[Deps],
+        files: Sequence[Attachment],
+        prompt: object,
+        told: object,
+    ) -> AskedWith:
+        own = {**self.services.specs, **{each.name: each for each in parts.agents}}
+        team, todo = dict[str, AgentSpec](), list(spec.tools or ())
+        while todo:
+            each = own.get(todo.pop())
+            if each is not None and each.origin == "code" and each.name not in (spec.name, *team):
+                team[each.name] = each
+                todo += each.tools or ()
+        return AskedWith(
+            folder=str(self.project or ""),
+            spec=spec,
+            team=[team[name] for name in sorted(team)],
+            prompt=prompt,
+            told=told,
+            given=given,
+            files=files,
         )
 
     def _parts(self, spec: AgentSpec | None, tools: Sequence[Any], agents: Sequence[Any]) -> RunParts:

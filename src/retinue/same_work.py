@@ -1,17 +1,20 @@
 """Whether work is the same that was done before: a digest of all that a program says of it.
 
-Used by `Retinue.map`, for the ids of its runs, and by `testing.evaluate`. What a function does, what it holds
+Used by `Retinue.map`, for the ids of its runs, by `Retinue.once`, which refuses other work under an id that
+was given away, and by `testing.evaluate`. What a function does, what it holds
 and what is in `deps` no digest can know: whoever calls says whose they are, with metadata, a name or a key.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from retinue.attachments import Attachment
 from retinue.errors import ConfigError
 from retinue.events import RunStarted
 from retinue.types import AgentSpec
@@ -55,22 +58,67 @@ def told_by(spec: AgentSpec) -> dict[str, Any]:
     return {n: getattr(spec, n) for n in spec.__struct_fields__ if n not in _MANNER_OF_AGENTS}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskedWith:
+    """What a piece of work is asked with beside its prompt. `team` are the program's agents below `spec`;
+    `prompt` and `told` are the texts that functions made for it, or the functions where that is not known;
+    `given` are the options of its run."""
+
+    folder: str
+    spec: AgentSpec
+    team: Sequence[AgentSpec]
+    prompt: object
+    told: object
+    given: Mapping[str, Any]
+    files: Sequence[Attachment]
+
+    def digest(self, *more: Any) -> str:
+        """What it is known by in a batch, with `more` of which it depends."""
+        of_team = [told_by(each) for each in self.team]
+        known = (told_by(self.spec), self.prompt, self.told, given_to(self.given), self.files)
+        return work_digest(self.folder, *more, *known, *([of_team] if of_team else []))
+
+    def digests(self) -> dict[str, str]:
+        """The same for one run, each by what it is of. An agent of a file is known by its name and the
+        folder: its next version goes on with what an earlier one began. So does another model."""
+        given = {name: value for name, value in self.given.items() if name != "model"}
+        agents = [told_by(each) for each in (self.spec, *self.team)]
+        found: dict[str, Any] = {
+            "folder": self.folder,
+            "agent": [agents, self.prompt] if self.spec.origin == "code" else [],
+            "instructions": self.told,
+            "attachments": list(self.files),
+            "options": given_to(given),
+        }
+        return {name: work_digest(value) for name, value in found.items() if value}
+
+
 def refuse_other_work(
-    began: RunStarted, *, agent: str, prompt: str, metadata: Mapping[str, str], instructions: str | None
+    began: RunStarted,
+    *,
+    agent: str,
+    prompt: str,
+    metadata: Mapping[str, str],
+    instructions: str | None,
+    asked: Mapping[str, str] | None,
 ) -> None:
     """Refuse to hand out, or to go on with, a run that was begun for something else. What that is stays
-    untold: it may be somebody else's. None: nobody knows what they would be now."""
+    untold: it may be somebody else's. None: nobody knows what they would be now, or what they were."""
     options = began.options
     changed = {
-        "the agent": began.spec.name != agent,
-        "the metadata": options.metadata != metadata,
-        "the instructions": instructions is not None and options.instructions != instructions,
+        "agent": began.spec.name != agent,
+        "metadata": options.metadata != metadata,
+        "instructions": instructions is not None and options.instructions != instructions,
         # A guard may have mended it, or kept it out of the log.
-        "the prompt": not (options.guards or began.spec.input_guards) and began.prompt != prompt,
+        "prompt": not (options.guards or began.spec.input_guards) and began.prompt != prompt,
     }
-    differs = [what for what, is_other in changed.items() if is_other]
+    differs = {what: None for what, is_other in changed.items() if is_other}
+    if asked is not None:
+        names = sorted({*asked, *options.asked})
+        differs |= {what: None for what in names if asked.get(what) != options.asked.get(what)}
     if differs:
+        names = " and ".join(f"the {what}" for what in differs)
         raise ConfigError(
-            f"{began.run_id} is the id of another run: {' and '.join(differs)} were others",
+            f"{began.run_id} is the id of another run, which differs in {names}",
             fix="give an id of its own to each piece of work: put into it whose it is and what is asked",
         )

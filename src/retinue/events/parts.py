@@ -62,6 +62,9 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     """It was given a function of its own that answers its questions."""
     instructions: str = ""
     """What the program told this very run, beside what its agent says."""
+    asked: dict[str, str] = {}
+    """Of a run under an id of the program's: digests of what it was asked with beside its prompt, each by
+    what it is of. Another piece of work under the same id is known by them."""
 
 
 class PromptPart(Struct, frozen=True, array_like=True):
