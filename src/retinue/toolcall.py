@@ -161,14 +161,18 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
         result = also_private(result, before.private)
     text, saved = storable(result.text), None
     if not result.as_read:  # as it was cut then
-        save = _was_known(run, call, result)
-        text, saved = _fit(run, name, text, most or run.limits.tool_output, save=save)
+        text, saved = _fit(run, name, text, most or run.limits.tool_output)
     result = replace(result, text=text, fields=_of_code(result.fields, most))
     duration = int((time.perf_counter() - began) * 1000)
-    try:
-        await _keep(run, result, saved)
-    finally:  # who is stopped just then has still done this
+    if _was_known(run, call, result):
+        try:
+            await _keep(run, result, saved)
+        finally:  # who is stopped just then has still done this
+            result = _noted(run, call, name, result, duration)
+    else:  # nothing is waited for since it was saved: code beside it finds nothing that does not count yet
         result = _noted(run, call, name, result, duration)
+        await run.log.commit()
+        await _keep(run, result, saved)
     await _guide(run, call, result)
     return result
 
@@ -208,7 +212,8 @@ async def _guide(run: Run, call: ToolCall, result: ToolResult) -> None:
 
 
 async def _keep(run: Run, result: ToolResult, saved: str | None) -> None:
-    """Before the log names them: whoever takes the run up again finds what it names."""
+    """Before the log names them: whoever takes the run up again finds what it names. But for what the log
+    alone says is private: nobody may find that without its name."""
     pages = [
         source.saved_as for source in cast("Sequence[Any]", result.sources) if isinstance(source, Source)
     ]
@@ -446,21 +451,19 @@ def _refuse_repetition(run: Run, tool: Tool, call: ToolCall) -> None:
 
 
 def _was_known(run: Run, call: ToolCall, result: ToolResult) -> bool:
-    """Whether it was known when a call began what private data it brings: else nothing of it is saved before
-    it is told, since code beside it would find that."""
+    """Whether it was known when a call began what private data it brings: else it is told as soon as it is
+    saved, since code beside it would find it."""
     begun = run.state.begun.get(call.id)
     return set(names_in(call.name, result.private)) <= set(begun.private if begun is not None else ())
 
 
-def _fit(run: Run, name: str, text: str, most: int, *, save: bool) -> tuple[str, str | None]:
+def _fit(run: Run, name: str, text: str, most: int) -> tuple[str, str | None]:
     """What is shown of a result: all of it, or its beginning and where the rest is, which is also named."""
     if len(text) <= most:
         return text, None
     cut = text[: text.rfind("\n", 0, most) if text.rfind("\n", 0, most) > most // 2 else most]
     notice = f"[cut: {len(cut)} of {len(text)} characters shown"
     try:
-        if not save:
-            raise ToolError("it was not known to be private")
         tool = run.tools.get(name)
         folder = WEB if tool is not None and tool.effect == "network" else HOME
         path = run.files.save(f"{name}.txt", text.encode("utf-8", "replace"), folder)

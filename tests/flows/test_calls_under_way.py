@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from retinue.fold import apply, fold
 from retinue.store.base import KeptFile
 from retinue.store.memory import MemoryStore
 from retinue.testing import call
-from retinue.tools.base import Tool
+from retinue.tools.base import Tool, ToolResult
 from retinue.types import AssistantMessage, ToolCall, Usage
 
 LARGE = 200_000
@@ -42,6 +43,11 @@ class Meanwhile:
             """Return more than is shown."""
             return SECRET + "x" * LARGE
 
+        @tool(effect="network")
+        async def crm() -> ToolResult:
+            """Say by the result itself what is private."""
+            return ToolResult(text=SECRET + "x" * LARGE, private=("the CRM",))
+
         @tool(effect="read", private=False)
         async def until_saved() -> str:
             """Wait."""
@@ -54,7 +60,7 @@ class Meanwhile:
             self.over.set()
             return "ok"
 
-        return [export, dump, until_saved, all_sent]
+        return [export, dump, crm, until_saved, all_sent]
 
 
 class SlowStore(MemoryStore):
@@ -83,7 +89,7 @@ except Exception as error:
 await all_sent()
 """
 BACKGROUND = {"delegation.tools": ["background"]}
-HELD = ("run_code", "read", "glob", "web_fetch", "until_saved", "all_sent", "export", "dump", "bash")
+HELD = ("run_code", "read", "glob", "web_fetch", "until_saved", "all_sent", "export", "dump", "crm", "bash")
 
 
 def coder(*more: str) -> AgentSpec:
@@ -129,6 +135,22 @@ async def test_a_large_result_is_in_the_workspace_before_it_is_told_and_does_not
     meanwhile = Meanwhile()
     await stolen(project, attacker, call("dump"), "dump", db=SlowStore(meanwhile), meanwhile=meanwhile)
     assert leaked(attacker) == []
+    assert attacker.got == []
+
+
+async def test_a_large_result_that_itself_says_what_is_private_is_saved_whole_and_does_not_leave(
+    project: Path, attacker: Attacker
+) -> None:
+    meanwhile = Meanwhile()
+    db = SlowStore(meanwhile)
+    log = await stolen(project, attacker, call("crm"), "crm", db=db, meanwhile=meanwhile)
+    (told,) = [event for event in results(log) if event.name == "crm"]
+    assert told.private == ("the CRM",)
+    assert told.text.endswith("; all of it is in /home/agent/web/crm.txt]")
+    (kept,) = await db.kept(log[0].root_id)
+    assert len(zlib.decompress(kept.data)) == len(SECRET) + LARGE
+    (fetched,) = [event for event in results(log) if event.name == "web_fetch"]
+    assert "this run has read the CRM" in fetched.text
     assert attacker.got == []
 
 
