@@ -269,6 +269,22 @@ class RunState:
         ends = [end for (child, _), end in self.lately.items() if child == child_id]
         return ends[-1].shortfall if ends else Shortfall()
 
+    def has_end_of(self, child_id: str, child: RunState) -> bool:
+        """Whether the last end of a child is in this log, and not only an earlier one.
+
+        What has no place in the workflow yet was written just now, after all that has one.
+        """
+        ended, finished = self.ended.get(child_id), child.finished
+        if ended is None or finished is None:
+            return False
+        return ended.pos == 0 or 0 < finished.pos < ended.pos
+
+    def was_told(self, began: ChildStarted, child: RunState) -> bool:
+        """Whether the end of this very piece of work is in this log, and with it what the child has read."""
+        ended = self.ended.get(began.child_id)
+        same = ended is not None and ended.call_id == began.call_id
+        return same and self.has_end_of(began.child_id, child)
+
     @property
     def problems(self) -> list[str]:
         """What is wrong with citations of those below, since a person last spoke to this run."""

@@ -73,8 +73,8 @@ def known_to(own: RunState, call_id: str, workflow: Collection[RunState]) -> tup
     names = own.reads(call_id)
     for child in workflow if own.children else ():
         began = child.started and own.children.get(child.started.run_id)
-        if began and child.report is not None and (began.child_id, began.call_id) not in own.lately:
-            names |= child.reads()
+        if began and child.report is not None and not own.was_told(began, child):
+            names |= child.reads()  # else they are among its own
     return tuple(names)
 
 

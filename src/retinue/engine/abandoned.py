@@ -13,7 +13,7 @@ from pathlib import Path
 
 from retinue import context, digest
 from retinue.engine.elapsed import seconds_used
-from retinue.engine.ended import child_ended, cut_with_process, is_written
+from retinue.engine.ended import child_ended, cut_with_process
 from retinue.engine.owners import Owners
 from retinue.errors import ConfigError, Fenced, RunError
 from retinue.events import (
@@ -185,7 +185,7 @@ class _Ending:
             written.append(log.stamp(CancelRequested, reason=self.reason, by=asked_by))
         for child_id, child_began in list(state.children.items()):
             child = self.of(child_id)
-            if child.report is not None and not is_written(state, child_id, child):
+            if child.report is not None and not state.has_end_of(child_id, child):
                 written.append(child_ended(log, child_began, child.report, child))
         cut = cut_with_process(state)
         written.append(log.stamp(RunFinished, report=self._report(state, began, cut), cut=cut))

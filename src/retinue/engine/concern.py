@@ -54,7 +54,8 @@ def passage_of(
     told = asked.arguments
     if tool.out == "addresses" and tool.dials is not None:
         told = {name: value for name, value in told.items() if name in tool.dials}
-    passage = leaving(tool.name, tool.out, told, known_to(run.state, call_id, workflow), workflow)
+    private = () if tool.out == "nowhere" else known_to(run.state, call_id, workflow)
+    passage = leaving(tool.name, tool.out, told, private, workflow)
     secret = _secret(tool, asked, workflow) or _later(tool, later, workflow)
     rules = run.authority.rules
     if passage.concern is not None and not rules.opens(asked):

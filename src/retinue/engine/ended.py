@@ -99,18 +99,7 @@ def stopped_from_above(state: RunState) -> bool:
     return state.status == "cancelled" and (why is None or why.by in FROM_ABOVE)
 
 
-def is_written(parent: RunState, child_id: str, child: RunState) -> bool:
-    """Whether the last end of a child is in its parent's log, and not only an earlier one.
-
-    What has no place in the workflow yet was written just now, after all that has one.
-    """
-    ended, finished = parent.ended.get(child_id), child.finished
-    if ended is None or finished is None:
-        return False
-    return ended.pos == 0 or 0 < finished.pos < ended.pos
-
-
 def is_told(parent: RunState, child_id: str, child: RunState) -> bool:
     """Whether nothing is left to tell a parent of this end: one that does not wait is told the report."""
     waits = not parent.children[child_id].background
-    return is_written(parent, child_id, child) and (waits or bool(parent.ended[child_id].notice))
+    return parent.has_end_of(child_id, child) and (waits or bool(parent.ended[child_id].notice))
