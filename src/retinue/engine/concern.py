@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 
+from retinue.approvals import Rules
 from retinue.authority.flows import Concern, Passage, known_to, leaving
 from retinue.authority.later import run_later, said_of
 from retinue.authority.rules import Asked, exact_rule
@@ -40,14 +41,15 @@ def passage_of(
     tool: Tool,
     asked: Asked,
     workflow: Collection[RunState],
+    rules: Rules,
     *,
     call_id: str = "",
     later: Iterable[str] = (),
 ) -> Passage:
     """Where a call goes, and what is to be asked before it does. A rule of a person answers that.
 
-    `call_id` is that of the call, where it was made by the model or by code; `later` is what it changes that
-    runs later.
+    `rules` are those of when it was made. `call_id` is that of the call, where it was made by the model or by
+    code; `later` is what it changes that runs later.
     """
     if tool.effect == "delegate":  # whoever it starts is looked at itself
         return Passage()
@@ -57,7 +59,6 @@ def passage_of(
     private = () if tool.out == "nowhere" else known_to(run.state, call_id, workflow)
     passage = leaving(tool.name, tool.out, told, private, workflow)
     secret = _secret(tool, asked, workflow) or _later(tool, later, workflow)
-    rules = run.authority.rules
     if passage.concern is not None and not rules.opens(asked):
         return passage
     if secret is not None and not rules.opens(asked, secret=True):

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from retinue.approvals import Verdict
+from retinue.approvals import Rules, Verdict
 from retinue.authority.flows import Concern, Passage
 from retinue.authority.rules import Asked
 from retinue.clock import say
@@ -72,17 +72,22 @@ class Questions:
         """What the rules say; what a person approved for the rest of the run needs no more asking."""
         asked = asked_of(run, tool, arguments)
         verdict = self._judged(run, asked)
-        concern = passage_of(run, tool, asked, self.tree.states()).concern if composed else None
+        rules, states = self._rules(run), self.tree.states()
+        concern = passage_of(run, tool, asked, states, rules).concern if composed else None
         if concern is not None and verdict.action != "deny":
             return Verdict(action="ask", why=concern.why)
         return verdict
 
-    def _judged(self, run: Run, asked: Asked, call_id: str = "") -> Verdict:
+    def _rules(self, run: Run, call_id: str = "") -> Rules:
+        """The rules for a call: in a replay, those of when it was made."""
         rules, config = run.authority.rules, self.tree.config
         then = config.approved_all(run.id, call_id)
-        if then is not None:
-            rules = replace(rules, auto_risk="high" if then else config.settings.approvals.auto_risk)
-        verdict = rules.judge(asked)
+        if then is None:
+            return rules
+        return replace(rules, auto_risk="high" if then else config.settings.approvals.auto_risk)
+
+    def _judged(self, run: Run, asked: Asked, call_id: str = "") -> Verdict:
+        verdict = self._rules(run, call_id).judge(asked)
         if verdict.action == "ask" and any(covers(grant, asked, verdict) for grant in self.granted):
             return Verdict(action="allow", why="a person approved it for this run")
         if self._asks_for_subtree(run, asked, verdict):
@@ -115,7 +120,8 @@ class Questions:
                 decision=earlier.decision, reason=earlier.reason, arguments=earlier.arguments, by=earlier.by
             )
             refuse_unsealed(run, call, verdict)
-            passage = passage_of(run, tool, asked, self.tree.states(), call_id=call.id)
+            rules, states = self._rules(run, call.id), self.tree.states()
+            passage = passage_of(run, tool, asked, states, rules, call_id=call.id)
             return Admitted(edited=obey(tool, answer), address=passage.address)
         passage = await self._passage(run, tool, asked, f"{run.id}:{call.id}")
         concern = passage.concern
@@ -151,11 +157,13 @@ class Questions:
         """Where a call goes. What is being asked about for another call is not asked twice: it waits."""
         later = await later_of(tool, asked, self.tree.config.environ)
         call_id = approval_id.removeprefix(f"{run.id}:")
+        rules = self._rules(run, call_id)
         while True:
-            passage = passage_of(run, tool, asked, self.tree.states(), call_id=call_id, later=later)
+            states = self.tree.states()
+            passage = passage_of(run, tool, asked, states, rules, call_id=call_id, later=later)
             if passage.concern is None:
                 return passage
-            if is_withheld(passage.concern, self.tree.states()):
+            if is_withheld(passage.concern, states):
                 why = f"not run: the person was asked and said no ({passage.concern.why}). Find another way."
                 raise Refused(why, not_run="rejected")
             if not self._asked_elsewhere(passage.concern, approval_id):
