@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from retinue.app import Retinue
+from retinue.errors import ModelError
 from retinue.events import ApprovalRequested, ChildStarted, Decision, ModelReplied, RunStarted
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
@@ -73,6 +74,44 @@ async def test_a_program_asks_no_more_children_than_the_policy_has() -> None:
         report = await retinue.run("root", "go")
     assert "60 of 60 agents already called for this message" in report.text
     assert sum(isinstance(e, ChildStarted) for e in await store.events(report.run_id)) == 60
+
+
+BATCH = """
+r = await parallel_tasks(tasks=[{{"agent_id": "c", "prompt": "question 1"}}, {{"agent_id": "{other}", "prompt": "question 2"}}])
+print([r.success, r.is_error, r.status, r.error is None, r.data["success"]])
+"""
+
+
+@pytest.mark.parametrize("engine", ["monty", "cpython"])
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("nobody", [False, True, "error", False, False]),
+        ("fails", [False, True, "error", False, False]),
+        ("c", [True, False, "completed", True, True]),
+    ],
+)
+async def test_the_success_of_a_batch_in_code_is_that_of_all_its_tasks(
+    other: str, said: list[object], engine: str
+) -> None:
+    def play(request: ModelRequest) -> Any:
+        if turn(request) == 0:
+            return [("run_code", {"code": BATCH.format(other=other)})]
+        return results(request)[0].text
+
+    async with Retinue(
+        model=Cast({"root": play, "c": child, "fails": lambda request: ModelError("no", kind="bad_request")}),
+        db=MemoryStore(),
+        agents=[
+            agent("root", mode="code", tools=("c", "fails", "parallel_tasks", "run_code")),
+            agent("c"),
+            agent("fails"),
+        ],
+        environ={},
+        settings={"code.engine": engine},
+    ) as retinue:
+        report = await retinue.run("root", "go")
+    assert str(said) in report.text
 
 
 ASKING = """

@@ -27,7 +27,7 @@ from retinue.settings import CodeSettings
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.tools.mistyped import agent_meant_in
-from retinue.types import JsonSchema, Source
+from retinue.types import Effect, JsonSchema, Source
 from retinue.web.framing import frame, holds_frame
 
 NAME = "run_code"
@@ -41,6 +41,7 @@ Miss = Callable[[Tool, Mapping[str, Any]], None]
 CalledAt = Callable[[str], float]
 """When a call was made, by the log, in seconds since 1970: what its code reads as the time."""
 
+_SOME_ONLY = "not all tasks were completed: each of .data['results'] says how it ended"
 ROLLED_BACK = "[the variables are what they were before this snippet]"
 
 _MOST_DESCRIPTION = 1500
@@ -180,7 +181,7 @@ def _functions(
                 if miss is not None:
                     miss(target, {**dict(zip(parameters, args, strict=False)), **kwargs})
                 raise
-            return as_data(await call(derived, target.name, arguments))
+            return as_data(await call(derived, target.name, arguments), target.effect)
 
         def number(*args: Any, **kwargs: Any) -> tuple[str, str]:
             nonlocal made, passed
@@ -205,8 +206,11 @@ def _functions(
     return {name: function(name, target) for name, target in offered.items()}
 
 
-def as_data(result: ToolResult) -> CallResult:
-    """A result as code has it: what the model would read, with fields."""
+def as_data(result: ToolResult, effect: Effect) -> CallResult:
+    """A result as code has it: what the model would read, with fields.
+
+    A batch that some children failed in is no exception, and no success either.
+    """
     failed, report = result.is_error, result.fields
     fields: dict[str, Any] = {"success": not failed, "is_error": failed}
     if report is not None:
@@ -214,8 +218,14 @@ def as_data(result: ToolResult) -> CallResult:
         return CallResult(text=result.text, fields=fields, failed=failed, outside=True)
     fields |= {"status": "error" if failed else "completed", "error": result.text if failed else None}
     fields |= {"incomplete": None, "child_id": None, "metrics": {}, "data": _parsed(result.text)}
+    if effect == "delegate" and not failed and _lacks_some(fields["data"]):
+        fields |= {"success": False, "is_error": True, "status": "error", "error": _SOME_ONLY}
     fields["sources"] = [_source(each) for each in result.sources]
     return CallResult(text=result.text, fields=fields, failed=failed)
+
+
+def _lacks_some(data: Any) -> bool:
+    return isinstance(data, dict) and cast("dict[str, Any]", data).get("success") is False
 
 
 def _source(source: Source) -> dict[str, Any]:
