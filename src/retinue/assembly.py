@@ -227,7 +227,7 @@ class Services:
                 fix = f"did you mean {near[0]!r}?" if near else "'retinue mcp list' shows those there are"
                 found.append(("mcp_servers", ConfigError(f"there is no MCP server {name[:80]!r}", fix=fix)))
         try:
-            self.models.of(settings, spec.model, None)
+            self.models.check(settings, spec.model)
         except NoKey:
             pass  # the file is right: it is said when it is asked
         except ConfigError as error:
@@ -427,6 +427,14 @@ class Models:
         if resolved == "small":
             return self.small(settings, current)
         return current if resolved == current.name else self.make(resolved, settings)
+
+    def check(self, settings: Settings, name: str) -> None:
+        """Raise for a model that an agent names by itself and that cannot be had. A wrong one of the settings
+        is no fault of the agents that go by it."""
+        there = {*providers.RELATIVE, *self.objects, *([self.given.name] if self.given else ())}
+        for part in (each.strip() for each in name.split(",")):
+            if part not in there:
+                self.make(part, settings)
 
     def small(self, settings: Settings, model: Model) -> Model:
         """The cheap model beside another one. A model that a program gave as an object has none but

@@ -34,6 +34,16 @@ async def test_an_agent_that_cannot_begin_is_marked_and_counted_alike_everywhere
     assert "! 3 agent files cannot be used" in asked.err
 
 
+async def test_a_wrong_model_is_said_as_such_and_counted_for_no_agent_file(cli: Cli) -> None:
+    (cli.folder / ".retinue" / "agents" / "light.md").write_text(
+        "---\nname: light\ndescription: goes by what is set\nmodel: haiku\n---\nWork.\n"
+    )
+    asked = await cli("ask", "hi", "--model", "foo")
+    assert asked.code == 2
+    assert "foo" in asked.err
+    assert "! 3 agent files cannot be used" in asked.err
+
+
 async def test_a_list_in_json_says_why_an_agent_cannot_begin(cli: Cli) -> None:
     listed = {each["name"]: each["problem"] for each in (await cli("agents", "list", "--json")).lines}
     assert "frobnicate" in listed["lost"]

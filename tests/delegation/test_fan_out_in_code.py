@@ -100,7 +100,7 @@ async def test_the_success_of_a_batch_in_code_is_that_of_all_its_tasks(
         return results(request)[0].text
 
     async with Retinue(
-        model=Cast({"root": play, "c": child, "fails": lambda request: ModelError("no", kind="bad_request")}),
+        model=Cast({"root": play, "c": child, "fails": lambda request: ModelError("no", kind="invalid")}),
         db=MemoryStore(),
         agents=[
             agent("root", mode="code", tools=("c", "fails", "parallel_tasks", "run_code")),

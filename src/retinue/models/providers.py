@@ -166,6 +166,9 @@ PROVIDERS = _known(
 )
 OTHER_NAMES = {"google": "gemini", "google-gla": "gemini", "grok": "xai", "moonshotai": "moonshot"}
 ALIASES = {"haiku": "claude-haiku-5-5", "sonnet": "claude-sonnet-5-5", "opus": "claude-opus-5-5"}
+_AS_PARENT = frozenset({"", "inherit", "default"})
+RELATIVE = _AS_PARENT | {"small", *ALIASES}
+"""What an agent may call its model without naming one."""
 
 
 def find(name: str, *, settings: Settings, environ: Mapping[str, str]) -> Provider | None:
@@ -318,7 +321,7 @@ def resolve(name: str, *, current: str) -> str:
     Claude's aliases mean Claude's models where those are in use; elsewhere `haiku` is the small model and the
     others are the model of the parent, `current`.
     """
-    if name in ("", "inherit", "default"):
+    if name in _AS_PARENT:
         return current
     if name in ALIASES:
         if current.partition(":")[0] == "anthropic":
