@@ -368,8 +368,8 @@ def test_a_question_that_was_answered_while_its_process_is_gone_is_listed_as_ans
     assert told not in invoke("approvals", "list", "--db", db).err
     assert invoke("approvals", "answer", "r1m7hdead", "approve", "--db", db).code == 0
     assert told in invoke("approvals", "list", "--db", db).err
-    for shown in (("list",), ("tree", "last"), ("show", "last")):
-        said = invoke("runs", *shown, "--db", db).err
+    for view in (("list",), ("tree", "last"), ("show", "last")):
+        said = invoke("runs", *view, "--db", db).err
         assert "its question is answered: go on with: retinue runs resume r1m7hdead" in said
         assert "a question of it waits" not in said
 
