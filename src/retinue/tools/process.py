@@ -35,13 +35,15 @@ Feed = Callable[[bytes], bool]
 class Ended:
     """How a child ended. `code` is negative for a signal, which is ours if it was stopped.
 
-    `lost`: how a command ended, or whether it ran at all, nobody knows. Nothing of it runs any more.
+    `lost`: how a command ended, or whether it ran at all, nobody knows.
     """
 
     code: int
     timed_out: bool = False
     stopped: bool = False
     lost: bool = False
+    loose: bool = False
+    """Whether something that a command started may still run."""
     note: str = ""
     """What was put right after a sealed command."""
 
@@ -102,7 +104,7 @@ async def run_command(
         finally:
             os.close(writing)
         ended = await _attended(running, [(reading, feed)], timeout)
-        return replace(ended, lost=running.lost, note=running.note)
+        return replace(ended, lost=running.lost, loose=running.loose, note=running.note)
     finally:
         os.close(reading)
 

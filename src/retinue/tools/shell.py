@@ -128,9 +128,11 @@ def _shell(project: Path | None) -> list[str]:
 
 def _end(ended: Ended, seconds: float) -> str:
     if ended.lost:
-        return "outcome unknown: the process that watches over the command is gone; what it left was ended"
+        left = "may still run" if ended.loose else "was ended"
+        return f"outcome unknown: the process that watches over the command is gone; what it left {left}"
     if ended.timed_out:
-        return f"timed out after {seconds:.3g} s; the command and all it started were ended"
+        left = "may still run" if ended.loose else "were ended"
+        return f"timed out after {seconds:.3g} s; the command and all it started {left}"
     if ended.stopped:
         return f"ended: it printed more than {MOST_PRINTED:,} bytes; send long output to a file"
     if ended.code < 0:

@@ -58,10 +58,13 @@ def reaped() -> tuple[dict[int, int], bool]:
 
 
 def children_of_ours() -> set[int]:
-    """The children of this process, which has one thread."""
-    own = os.getpid()
+    return children_of(os.getpid())
+
+
+def children_of(own: int) -> set[int]:
+    """The children of a process that has one thread."""
     try:
-        with open(f"/proc/self/task/{own}/children", "rb") as file:
+        with open(f"/proc/{own}/task/{own}/children", "rb") as file:
             return set(map(int, file.read().split()))
     except OSError:  # not every kernel keeps that list
         found = {pid: _looked_up(pid) for pid in map(int, filter(str.isdigit, _listed("/proc")))}

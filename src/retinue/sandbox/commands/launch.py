@@ -22,13 +22,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from retinue.sandbox.commands import frames
+from retinue.sandbox.commands import ending, frames
 from retinue.sandbox.commands.hide import hide_environment
 
 MOST_ARGUMENT = 131_071
 """Bytes of one argument that Linux takes."""
 PATIENCE = 2.0
 """Seconds a supervisor may need beyond the grace of its command."""
+DYING = 0.5
+"""Seconds that a killed process may need to be gone."""
 SETTLING = 10.0
 """More of them for looking through a project afterwards."""
 
@@ -80,24 +82,24 @@ class Commands:
         )
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            line = self._line([nothing if stdin is None else stdin, stdout, stderr, folder])
+            line, spawner = self._line([nothing if stdin is None else stdin, stdout, stderr, folder])
         finally:
             os.close(nothing)
-        running = Running(line, grace, PATIENCE if seal is None else PATIENCE + SETTLING)
+        running = Running(line, grace, PATIENCE if seal is None else PATIENCE + SETTLING, spawner.wake)
         await running.begin(request)
         return running
 
-    def _line(self, handles: list[int]) -> socket.socket:
-        """A socket to a new supervisor that was given these handles."""
+    def _line(self, handles: list[int]) -> tuple[socket.socket, _Spawner]:
+        """A socket to a new supervisor that was given these handles, and where that one comes from."""
         ours, theirs = socket.socketpair()
         try:
             for fresh in (False, True):
-                door = self._door(fresh=fresh)
+                spawner = self._alive(fresh=fresh)
                 try:
-                    socket.send_fds(door, [b"c"], [theirs.fileno(), *handles])
+                    socket.send_fds(spawner.door, [b"c"], [theirs.fileno(), *handles])
                 except (BrokenPipeError, ConnectionResetError):
                     continue  # somebody killed the spawner
-                return ours
+                return ours, spawner
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         except BaseException:
             ours.close()
@@ -105,7 +107,7 @@ class Commands:
         finally:
             theirs.close()
 
-    def _door(self, *, fresh: bool) -> socket.socket:
+    def _alive(self, *, fresh: bool) -> _Spawner:
         with self._lock:
             if self._spawner is not None and (fresh or self._spawner.owner != os.getpid()):
                 self._spawner.close()
@@ -113,7 +115,7 @@ class Commands:
             if self._spawner is None:
                 hide_environment()
                 self._spawner = _Spawner()
-            return self._spawner.door
+            return self._spawner
 
     async def close(self) -> None:
         with self._lock:
@@ -143,7 +145,19 @@ class _Spawner:
             raise
         finally:
             theirs.close()
+        self._process = process
         self.close = weakref.finalize(self, _stop, self.door, process, self.owner)
+
+    def wake(self) -> bool:
+        """Let it and its supervisors go on, if a command has stopped them. Whether it is there at all."""
+        pid = self._process.pid
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=DYING)
+            return False
+        for each in (pid, *ending.children_of(pid)):
+            with contextlib.suppress(OSError):
+                os.kill(each, signal.SIGCONT)
+        return True
 
 
 def _package() -> str:
@@ -163,8 +177,8 @@ def _stop(door: socket.socket, process: subprocess.Popen[bytes], owner: int) -> 
 class Running:
     """A command that runs, and all that it starts. Of one event loop."""
 
-    def __init__(self, line: socket.socket, grace: float, patience: float) -> None:
-        self._line, self._grace, self._patience = line, grace, patience
+    def __init__(self, line: socket.socket, grace: float, patience: float, wake: Callable[[], bool]) -> None:
+        self._line, self._grace, self._patience, self._wake = line, grace, patience, wake
         self._line.setblocking(False)
         self._frames = frames.Frames()
         self._loop = asyncio.get_running_loop()
@@ -172,6 +186,8 @@ class Running:
         self._failure: Exception | None = None
         self._code: int | None = None
         self._gone = False
+        self.loose = False
+        """Whether something of it may still run: nobody is left who would say that nothing does."""
         self.note = ""
         """What was put right after it, in words."""
         self.lost = False
@@ -198,11 +214,12 @@ class Running:
         `SealBroken` if its seal did not hold.
         """
         try:
-            with contextlib.suppress(OSError, TimeoutError):
-                async with asyncio.timeout(self._grace + self._patience):
-                    if not self._gone:
-                        self._line.send(frames.END)
-                    await self._until(lambda: False)
+            await self._asked_to_end()
+            if not self._gone or self.lost:
+                self.loose = not await asyncio.to_thread(self._wake)
+            if not self._gone:  # its supervisor may have been stopped
+                await self._asked_to_end()
+                self.loose = not self._gone or self.loose
         finally:
             self._hang_up()
         if isinstance(self._failure, SealBroken) and self.note:
@@ -210,6 +227,13 @@ class Running:
         if self._failure is not None:
             raise self._failure
         return -signal.SIGKILL if self._code is None else self._code
+
+    async def _asked_to_end(self) -> None:
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(self._grace + self._patience):
+                if not self._gone:
+                    self._line.send(frames.END)
+                await self._until(lambda: False)
 
     async def _until(self, told: Callable[[], bool]) -> None:
         """Until the supervisor has told something, or is gone."""
