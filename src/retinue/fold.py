@@ -56,6 +56,8 @@ KNOWLEDGE_TITLE = "## External Knowledge\n"
 ATTACHED = "the attachments"
 HISTORY = "the history"
 
+ANY = ""
+"""The name of a mistake that whatever child is started later stands in for."""
 CIRCLE = 5
 """An identical call with the same outcome this often ends the run."""
 
@@ -280,7 +282,7 @@ def corrected(state: RunState, tool: str, names: Iterable[str]) -> list[Mistake]
     left = [each for each in state.mistakes if each.step < state.step]
     found: list[Mistake] = []
     for name in names if left else ():
-        same = (each for wanted in (name, tool) for each in left if each.name == wanted)
+        same = (each for wanted in (name, tool, ANY) for each in left if each.name == wanted)
         one = next(same, None)
         if one is not None:
             left.remove(one)

@@ -2,8 +2,8 @@
 
 What people or rules said no to is counted as that. What a mistake in the call kept from starting is missing
 until a call of a later reply stands in for it: for the same agent or, where the mistaken one named none that
-is there, by the same tool. Called by `toolcall` before a result is logged; `standing` adds up what the log
-says.
+is there, by the same tool; where its way is one that this run does not hold, by any other. Called by
+`toolcall` before a result is logged; `standing` adds up what the log says.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from retinue.errors import ToolError
-from retinue.fold import corrected
+from retinue.fold import ANY, corrected
 from retinue.run import Run
 from retinue.tools.base import ToolResult
 from retinue.tools.mistyped import agent_meant
@@ -45,6 +45,10 @@ def nearest(run: Run, name: str) -> str:
 def _counted(run: Run, call: ToolCall, result: ToolResult) -> ToolResult:
     tool = run.tools.get(call.name)
     if result.not_run == "unknown_tool":
+        other = run.withheld(call.name)
+        if other is not None:
+            count = 0 if other.only_looks(call.arguments) else len(other.asked_for(_given(call), run.id))
+            return replace(result, not_started=count, wrong=count, meant=(ANY,) * count)
         offered = {spec.name: run.tools[spec.name] for spec in run.shown if spec.name in run.tools}
         meant = agent_meant(call.name, offered, _given(call))
         return replace(result, not_started=1, wrong=1, meant=(meant,)) if meant else result

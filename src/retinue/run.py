@@ -428,8 +428,9 @@ class Run:
     """Wait until a limit of the provider has reset; False if this error is none that is waited for."""
     wait_out: Callable[[Run], Awaitable[None]]
     """Wait for what is left of such a time, after a restart."""
-    withheld: Callable[[str], None] = _nothing
-    """Refuses a call of what there is and is not given to a run at this place, and says which limit it is."""
+    withheld: Callable[[str], Tool | None] = _nothing
+    """The way to delegate of this name that there is and that this run does not hold, if it is one. Refuses
+    it where nobody holds one at this place, and says which limit that is."""
     reported: Callable[[Report], None] = _no_one
     """Hears each of its answers: it may go on after one."""
     returned: Callable[[Run, str], None] = _nobody

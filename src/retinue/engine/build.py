@@ -119,11 +119,14 @@ class Toolbox:
 
         return replace(tool, admit=refuse)
 
-    def withheld(self, depth: int, name: str) -> None:
-        """At the last level nobody holds a way to delegate: whoever calls one is told why."""
+    def withheld(self, depth: int, name: str) -> Tool | None:
+        """The way to delegate of this name, for who does not hold it. At the last level nobody holds one:
+        whoever calls one there is told why."""
         tool = self._all.get(name)
-        if tool is not None and tool.effect == "delegate":
-            self.config.policy.admit(depth)
+        if tool is None or tool.effect != "delegate":
+            return None
+        self.config.policy.admit(depth)
+        return tool
 
     def of(
         self, spec: AgentSpec, authority: Authority, above: tuple[str, ...]
