@@ -18,7 +18,7 @@ from retinue.events import (
     StepStarted,
 )
 from retinue.fold import fold
-from retinue.run import Run
+from retinue.run import Closing, Run
 from retinue.store.base import Store
 from retinue.story import Story
 from trees import Stage, agent, reply, told, turn
@@ -358,7 +358,7 @@ async def test_a_child_that_ends_between_the_answer_and_its_end_is_read_before_t
         stage = played.stage
         closing = stage.workflow.isolation.closing
 
-        async def late(run: Run) -> str:
+        async def late(run: Run) -> Closing:
             """The last thing that is waited for before the end of a turn is written."""
             for live in stage.workflow.tree.running_below(run.id):
                 played.go[0].set()
