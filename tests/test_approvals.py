@@ -459,7 +459,7 @@ async def test_a_call_asks_a_person_no_more_than_a_few_things() -> None:
     task = await stage.start()
     for number in range(MOST_ASKED):
         (asked,) = await waiting(stage, 1)
-        assert asked.call_id.endswith(str(number + 1))
+        assert asked.call_id.partition(".")[0].endswith(str(number + 1))
         assert await answer(stage, asked, arguments="{}")
         async with asyncio.timeout(60):
             while asked in await stage.store.waiting(stage.root_id):

@@ -17,7 +17,7 @@ from retinue.errors import ToolError
 from retinue.fold import ANY, corrected
 from retinue.run import Run
 from retinue.tools.base import ToolResult
-from retinue.tools.mistyped import agent_meant
+from retinue.tools.mistyped import agent_meant, way_meant
 from retinue.tools.signatures import parse_object
 from retinue.types import NotRun, ToolCall
 
@@ -45,11 +45,11 @@ def nearest(run: Run, name: str) -> str:
 def _counted(run: Run, call: ToolCall, result: ToolResult) -> ToolResult:
     tool = run.tools.get(call.name)
     if result.not_run == "unknown_tool":
-        other = run.withheld(call.name)
+        offered = {spec.name: run.tools[spec.name] for spec in run.shown if spec.name in run.tools}
+        other = run.withheld(call.name) or way_meant(call.name, offered, _given(call))
         if other is not None:
             count = 0 if other.only_looks(call.arguments) else len(other.asked_for(_given(call), run.id))
             return replace(result, not_started=count, wrong=count, meant=(ANY,) * count)
-        offered = {spec.name: run.tools[spec.name] for spec in run.shown if spec.name in run.tools}
         meant = agent_meant(call.name, offered, _given(call))
         return replace(result, not_started=1, wrong=1, meant=(meant,)) if meant else result
     if tool is None or tool.effect != "delegate" or not result.is_error or result.meant:

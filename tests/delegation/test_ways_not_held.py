@@ -54,6 +54,20 @@ async def test_whoever_then_asks_by_a_way_that_it_holds_has_had_it(tmp_path: Pat
     assert (await told(tmp_path, call("planner", prompt="plan"), one, kids=1)).outcome == "completed"
 
 
+async def test_a_mistyped_way_is_missing_too_until_something_is_started(tmp_path: Path) -> None:
+    lead = AgentSpec(name="lead", description="leads", prompt="You lead.", tools=[KID, "parallel_tasks"])
+    for steps, kids, missing in (
+        ([call("parallel_task", tasks=TASKS)], 0, 2),
+        ([call("parallel_task", tasks=TASKS), call("parallel_tasks", tasks=TASKS)], 2, 0),
+        ([call("parallel_task", wrong="x")], 0, 0),
+    ):
+        played = ScriptedModel({"You are the kid.": ["did it"] * kids, "You lead.": [*steps, "fine"]})
+        async with Retinue(model=played, db="memory:", cwd=tmp_path, environ={}, agents=[lead]) as retinue:
+            report = await retinue.run("lead", "go")
+            assert report.shortfall.not_started == missing
+            assert (await retinue.replay(report.run_id)).diff == ""
+
+
 async def test_asking_in_vain_twice_is_missing_once(tmp_path: Path) -> None:
     report = await told(tmp_path, call("planner", prompt="a"), call("planner", prompt="a again"))
     assert report.shortfall.not_started == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,18 @@ async def test_a_missing_contact_is_warned_about_once(world: Make, wire: Wire) -
     named = world()
     await named.ask("wiki_search", query="ada")
     assert named.warnings == []
+
+
+async def test_no_password_of_a_netrc_is_sent_along(
+    world: Make, wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".netrc").write_text("default login me password planted\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("NETRC", raising=False)
+    wire.on(API, Reply(HIT))
+    await world().ask("wiki_search", query="ada")
+    assert "authorization" not in wire.seen[0].headers
 
 
 async def test_a_contact_cannot_break_out_of_the_header(world: Make, wire: Wire) -> None:

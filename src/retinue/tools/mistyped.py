@@ -14,6 +14,16 @@ from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.tools.base import Tool
 
 
+def way_meant(name: str, offered: Mapping[str, Tool], given: Collection[str]) -> Tool | None:
+    """The way to delegate that is meant by a call of this name with arguments of these names, if one is."""
+    near = next(iter(difflib.get_close_matches(name, offered, 1)), None)
+    tool = None if near is None else offered[near]
+    if tool is None or tool.name not in DELEGATION_TOOLS:
+        return None
+    needed, known = _arguments(tool)
+    return tool if needed <= set(given) <= set(known) else None
+
+
 def agent_meant(name: str, offered: Mapping[str, Tool], given: Collection[str]) -> str:
     """The agent that is meant by a call of this name with arguments of these names; empty if none is."""
     near = next(iter(difflib.get_close_matches(name, offered, 1)), None)

@@ -239,6 +239,8 @@ class KnowledgeClient:
         import aiohttp
         from yarl import URL
 
+        from retinue.models.http import proxy_for
+
         most = min(request.timeout or info.timeout, max(0.1, deadline - self._clock()))
         query = {**request.params, **request.secret_params} if url == request.url else {}
         target = URL(url, encoded=True)
@@ -250,6 +252,7 @@ class KnowledgeClient:
                 headers={"User-Agent": self.user_agent, **request.headers, **request.secret_headers},
                 timeout=aiohttp.ClientTimeout(total=most),
                 allow_redirects=False,
+                proxy=proxy_for(url, self._environ),
             ) as response:
                 body = await _read(response, info.label)
                 headers = {k.lower(): v for k, v in response.headers.items() if k.lower() in HEADERS}
@@ -363,8 +366,9 @@ class KnowledgeClient:
     def _new_session(self) -> ClientSession:
         import aiohttp
 
-        # No cookies: what one agent was handed must not follow the next one around.
-        return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=True)
+        # No cookies: what one agent was handed must not follow the next one around. And nothing of the
+        # environment: with it the passwords of a `.netrc` would be sent along.
+        return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
 
 
 def _version(package: str) -> str:
