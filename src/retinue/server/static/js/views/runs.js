@@ -285,7 +285,11 @@ export class Runs extends HTMLElement {
       ),
       h("div", { class: "menu-list" }),
     );
-    actions.addEventListener("toggle", () => actions.open && put(actions.lastChild, this.#actions(row.run)));
+    // Before it opens, and not when that is told: by then one of them may have the keyboard.
+    actions.firstChild.addEventListener(
+      "click",
+      () => actions.open || put(actions.lastChild, this.#actions(row.run)),
+    );
     const row = h("div", { class: `run-row${run.depth ? " child" : ""}` }, box, open, actions);
     return row;
   }
