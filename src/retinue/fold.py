@@ -32,6 +32,7 @@ from retinue.events import (
     MessageReceived,
     ModelReplied,
     ModelSampled,
+    Purpose,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -56,6 +57,14 @@ KNOWLEDGE_TITLE = "## External Knowledge\n"
 ATTACHED = "the attachments"
 HISTORY = "the history"
 
+_OWED: dict[str, Purpose] = {
+    "summary": "summary",
+    "form": "correct",
+    "sources": "correct",
+    "empty": "correct",
+    "guard": "correct",
+}
+"""What the model is asked for after a message about this."""
 ANY = ""
 """The name of a mistake that whatever child is started later stands in for."""
 CIRCLE = 5
@@ -130,6 +139,7 @@ def _guard_again(state: RunState, failed: GuardSpoke) -> None:
 def _step_started(state: RunState, event: StepStarted) -> None:
     state.step = event.step
     state.step_open = event
+    state.owed = None
     state.asking = True
     state.unread = 0
     state.unanswered = _is_own(state, event)
@@ -394,7 +404,7 @@ def _child_ended(state: RunState, event: ChildEnded) -> None:
 
 
 def _open_turn(state: RunState) -> None:
-    state.report, state.at_work, state.stopped = None, 0, None
+    state.report, state.at_work, state.stopped, state.owed = None, 0, None, None
     state.answered = state.messages[-1] if state.messages else None
     state.unknown, state.lately, state.mistakes = None, {}, []
     state.output = None  # what an answer has to be is said for one turn
@@ -447,6 +457,10 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
         state.awaited[event.message_id] = message
     if event.about in ("form", "sources", "empty"):
         state.correcting = event.about
+    if event.sender in ("person", "parent"):  # that comes first, and may make another answer of it
+        state.owed = None
+    elif event.sender == "system" and state.answer is not None:
+        state.owed = _OWED.get(event.about) or state.owed
     if event.message_id == KNOWLEDGE_FIRST:
         state.knowledge, state.unknown = message, None
     elif event.sender in ("person", "parent"):

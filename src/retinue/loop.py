@@ -224,6 +224,9 @@ async def _work(run: Run) -> Ending:
             if ending is not None and not run.state.unread:
                 return replace(ending, answered=True)
             continue
+        if run.state.owed is not None:
+            await _ask(run, purpose=run.state.owed)
+            continue
         why = toolcall.why_stop(run)
         if why is not None:
             if why[0] != "time":
@@ -280,14 +283,12 @@ async def _consider(run: Run, answer: AssistantMessage) -> Ending | None:
             why = f"the answer could not be corrected: {problem.for_people}"
             return Ending(text=context.partial(run), incomplete=why, ended_by="correction")
         run.log.write(MessageReceived, text=problem.for_model, sender="system", about=problem.about)
-        await _ask(run, purpose="correct")
         return None
     if await run.linger(run):
         return None
     wanted = run.spec.summary
     if wanted and isinstance(wanted, str) and not state.summarised:
         run.log.write(MessageReceived, text=wanted, sender="system", about="summary")
-        await _ask(run, purpose="summary")
         return None
     if state.last_stop == "length" or (state.summarised and state.work_stop == "length"):
         why = "the answer was cut at the model's output limit"

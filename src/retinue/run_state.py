@@ -22,6 +22,7 @@ from retinue.events import (
     GuardSpoke,
     LimitReached,
     MessageReceived,
+    Purpose,
     RunFinished,
     RunStarted,
     StepStarted,
@@ -124,6 +125,8 @@ class RunState:
     summarised: bool = False
     final_reason: str | None = None
     final_cause: EndedBy = ""
+    owed: Purpose | None = None
+    """What the model was told to do with its answer and has not been asked for yet: to sum up, to mend it."""
     correcting: About = ""
     """What was last found wrong with an answer."""
     reopened_at: float = 0.0

@@ -156,7 +156,8 @@ def _grouped(events: Sequence[Event], copied: Set[tuple[str, str]]) -> dict[Grou
             continue  # nor whether a run that was stopped had just begun to ask
         facts = _facts(event)
         if isinstance(event, ToolReturned) and (event.run_id, event.call_id) in copied:
-            del facts["text"]
+            facts.pop("text")
+            facts.pop("fields", None)  # the same, for code
         elif isinstance(event, ChildEnded) and (event.run_id, event.child_id) in copied:
             del facts["notice"]
         place = (facts.get(name) for name in ("step", "call_id", "child_id", "approval_id"))
