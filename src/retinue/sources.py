@@ -14,6 +14,8 @@ from typing import Literal
 
 import msgspec
 
+from retinue.claims.fences import code_blocks, without_blocks
+from retinue.claims.places import ReadFiles, places, shown
 from retinue.claims.report import NO_CLAIMS, Claims, claims_of
 from retinue.quotations import plain, quotations, stands_in
 from retinue.types import Claim, Source
@@ -27,21 +29,8 @@ Texts = Callable[[Source], str | None] | Mapping[str, str]
 
 
 log = logging.getLogger("retinue")
-_FENCE = re.compile(r"[ ]{0,3}(```+|~~~+)")
 _CODE = re.compile(r"`[^`\n]*`")
 _URL = re.compile(r"https?://[^\s<>\"`\[\]{}|\\^“”«»。，、；：）」]+", re.IGNORECASE)
-_PATH = re.compile(r"(?<![\w./@+~:-])([\w./@+~-]{1,300}?)(?::|#L)(\d{1,7})(?:\s?[-–]\s?L?(\d{1,7}))?(?![\w])")
-_PATH_IN_WORDS = re.compile(
-    r"(?<![\w./@+~:-])([\w./@+~-]{1,300})`?,?\s\(?lines?\s(\d{1,7})(?:\s?(?:[-–]|to)\s?(\d{1,7}))?"
-)
-_FILE_NAME = re.compile(r".*\.[A-Za-z][A-Za-z0-9+_-]{0,9}")
-# Ends of host names, which look like files with a line when a port follows.
-_HOST_END = re.compile(
-    r"com|org|net|io|dev|edu|gov|mil|info|biz|co|uk|de|fr|eu|us|ca|au|jp|cn|ru|nl|se|no|ch|at|it|es|local|"
-    r"localhost|internal|lan|corp|example|test|invalid|app|ai|cloud",
-    re.IGNORECASE,
-)
-
 
 _NEVER_FETCHED = "cited but never fetched"
 
@@ -64,11 +53,7 @@ def told_by(source: Source) -> str:
     """What a report says of a citation whose source is not verified: who is shown the source knows it."""
     if source.url:
         return f"{source.url}: {_NEVER_FETCHED}"
-    return f"{_shown_lines(source.path or '', *(source.lines or (0, 0)))}: {source.note}"
-
-
-def _shown_lines(path: str, first: int, last: int) -> str:
-    return f"{path}:{first}" + (f"-{last}" if last > first else "")
+    return f"{shown(source.path or '', *(source.lines or (0, 0)))}: {source.note}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,7 +80,8 @@ def check(
     `strict`: what it states without a source counts also where nothing was fetched or read at all.
     """
     look_up = _remembered(texts if callable(texts) else _from_mapping(texts))
-    prose = _without_code_blocks(text)
+    blocks = code_blocks(text)
+    prose = without_blocks(text, blocks)
     cited: list[Source] = []
     problems: list[SourceProblem] = []
     urls, rest = _urls(prose)
@@ -104,7 +90,7 @@ def check(
     if sources or cited:  # words of nobody's page or file are nobody's to hold against
         _check_quotations(prose, sources, look_up, known, problems)
     try:
-        claims = claims_of(prose, sources, look_up) if sources or strict else NO_CLAIMS
+        claims = claims_of(prose, sources, look_up, blocks) if sources or strict else NO_CLAIMS
     except Exception as error:  # a report is worth more than what can be said about it
         log.warning("the claims of a report could not be checked: %r", error)
         claims = Claims(fault=type(error).__name__)
@@ -119,8 +105,8 @@ def check(
 
 
 def _quoted(text: str) -> str:
-    shown = " ".join(text.split())
-    return f"“{shown if len(shown) <= 200 else shown[:200] + '…'}”"
+    said = " ".join(text.split())
+    return f"“{said if len(said) <= 200 else said[:200] + '…'}”"
 
 
 def _against(claim: Claim) -> SourceProblem:
@@ -152,23 +138,6 @@ def _remembered(look_up: Callable[[Source], str | None]) -> Callable[[Source], s
         return found[name]
 
     return remember
-
-
-def _without_code_blocks(text: str) -> str:
-    """Fenced code is neither cited nor quoted. A block that is never closed is taken for prose. What is left
-    keeps its place."""
-    lines = text.split("\n")
-    opened, fence = -1, ""
-    for at, line in enumerate(lines):
-        mark = _FENCE.match(line)
-        if mark is None:
-            continue
-        if opened < 0:
-            opened, fence = at, mark[1]
-        elif mark[1].startswith(fence):
-            lines[opened : at + 1] = [" " * len(code) for code in lines[opened : at + 1]]
-            opened = -1
-    return "\n".join(lines)
 
 
 # ---- cited pages
@@ -248,53 +217,13 @@ def _check_paths(
     cited: list[Source],
     problems: list[SourceProblem],
 ) -> None:
-    files = _Read(sources)
-    seen: set[tuple[str, int, int]] = set()
-    matches = sorted(
-        (*_PATH.finditer(prose), *_PATH_IN_WORDS.finditer(prose)), key=lambda match: match.start()
-    )
-    for match in matches:
-        path = match[1]
-        first = int(match[2])
-        last = max(first, int(match[3] or first))
+    files = ReadFiles(sources)
+    for path, first, last in places(prose, files.means):
         read = files.named(path)
-        if (not read and not _is_file(path)) or (path, first, last) in seen:
-            continue
-        seen.add((path, first, last))
-        shown = _shown_lines(path, first, last)
         source, kind, note = _judge_lines(path, first, last, read, look_up)
         cited.append(source)
         if kind is not None:
-            problems.append(SourceProblem(kind=kind, cited=shown, note=note))
-
-
-class _Read:
-    """The files that were read, found by the end of their path."""
-
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self._by_name: dict[str, list[Source]] = {}
-        for source in sources:
-            for path in {source.path, source.saved_as} - {None}:
-                self._by_name.setdefault(str(path).rpartition("/")[2], []).append(source)
-
-    def named(self, path: str) -> list[Source]:
-        wanted = path.removeprefix("./").strip("/")
-        near = self._by_name.get(wanted.rpartition("/")[2], []) if wanted else []
-        return [
-            source
-            for source in near
-            if any(_same_end(str(have), wanted) for have in (source.path, source.saved_as) if have)
-        ]
-
-
-def _same_end(one: str, other: str) -> bool:
-    one = one.removeprefix("./").strip("/")
-    return one == other or one.endswith("/" + other) or other.endswith("/" + one)
-
-
-def _is_file(path: str) -> bool:
-    name = path.rpartition("/")[2]
-    return bool(_FILE_NAME.fullmatch(name)) and not _HOST_END.fullmatch(name.rpartition(".")[2])
+            problems.append(SourceProblem(kind=kind, cited=shown(path, first, last), note=note))
 
 
 def _judge_lines(

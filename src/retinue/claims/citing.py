@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from retinue.claims.addresses import named, without_names
 from retinue.claims.names import names
 from retinue.claims.passages import LONGEST_SENTENCE, sentences
+from retinue.claims.places import Place, ReadFiles, places, without_places
 from retinue.claims.quantities import dates, quantities
 from retinue.claims.words import words
+from retinue.quotations import plain
+from retinue.types import Source
 
 _BLOCK = re.compile(
     r"\n[ \t]*\n|\n(?=[ \t]*(?:\[\^?\d|#|\|))|\n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t])",
@@ -34,15 +38,14 @@ _RAISED_DEFINED = re.compile(r"^\s*([⁰¹²³⁴-⁹]{1,2})[.:)]?\s+\S")
 _REFERENCE = re.compile(r"\[([^\[\]]{1,300})\]\[([^\[\]]{0,80})\]")
 _LABELLED = re.compile(r"^[ ]{0,3}\[([^\[\]^]{1,80})\]:\s*<?https?://\S")
 _LENTICULAR = re.compile(r"【(\^?\d[\d\s,;–^-]{0,30})】")
-_DOI = re.compile(r"\b(?:doi:\s?)?(10\.\d{4,9}/[^\s\"<>\]]+)", re.IGNORECASE)
-_ARXIV = re.compile(r"\barXiv:\s?(\d{4}\.\d{4,5})(?:v\d+)?", re.IGNORECASE)
-_LINE = re.compile(
-    r"(?<![\w./@+~:-])([\w./@+~-]{1,300}\.[A-Za-z][\w+-]{0,9})(?::|#L)(\d{1,7})(?:\s?[-–]\s?L?(\d{1,7}))?(?!\w)"
-)
 _DEFINED = re.compile(r"^\s*(?:[-*+]\s+)?\[?\^?(\d{1,3})(?:\]:?|[.:)])\s+\S")
 _BULLET = re.compile(r"^[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]+|^[ \t]*>[ \t]?", re.MULTILINE)
 _LETTERS = re.compile(r"[^\W\d_]{2}|[^\W\d_a-zA-Z]")
 _DIGIT = re.compile(r"\d")
+_SAYS = re.compile(r"\w\s+\w|[^\W\d_a-zA-Z]{4}")
+_NO_STATEMENT = ("?", "？", "؟", ":", "：")
+SHORTEST_TITLE = 8
+"""Letters of a title by which a page is known where a list of sources has no address."""
 _EMPHASIS = re.compile(r"\*{1,3}|(?<!\w)_{1,3}|_{1,3}(?!\w)")
 _EMPTY_MARKS = re.compile(
     r"\(\s*[,;]?\s*\)|\[\s*\]|(?:\(\s*)?\b(?:source|sources|see|via)\s*:?\s*(?=\)|$)\)?", re.IGNORECASE
@@ -57,7 +60,7 @@ class Cited:
     start: int
     end: int
     urls: tuple[str, ...] = ()
-    lines: tuple[tuple[str, int, int], ...] = ()
+    lines: tuple[Place, ...] = ()
 
     def states(self) -> bool:
         """Whether it states something that can be looked up: a number, a date, a name."""
@@ -69,16 +72,46 @@ class Cited:
         return bool(days or any(numbers) or any(name.sure for name in names(self.text, found)))
 
 
-def cited_sentences(prose: str) -> list[Cited]:
+@dataclass(frozen=True, slots=True)
+class Cites:
+    """What a piece of a report cites: addresses, and lines of files."""
+
+    urls: tuple[str, ...] = ()
+    lines: tuple[Place, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.urls or self.lines)
+
+
+class Citable:
+    """What was fetched and read, as far as a citation has to know it: the names of files, and titles."""
+
+    def __init__(self, sources: Sequence[Source] = ()) -> None:
+        self.means = ReadFiles(sources).means
+        titles = ((plain(source.title), source.url) for source in sources if source.url)
+        self._titles = {title: url for title, url in titles if len(title) >= SHORTEST_TITLE}
+
+    def titled(self, line: str) -> Cites:
+        """The page whose title stands in a line of a list of sources that has no address."""
+        said = plain(line)
+        found = [url for title, url in self._titles.items() if title in said]
+        return Cites(tuple(dict.fromkeys(found))) if len(found) == 1 else Cites()
+
+
+Marks = dict[str, Cites]
+
+
+def cited_sentences(prose: str, citable: Citable | None = None) -> list[Cited]:
     """Every sentence of a report that could be held against something, in order."""
+    citable = citable or Citable()
     prose = _LENTICULAR.sub(r"[\1]", prose)
-    marks = _definitions(prose)
+    marks = _definitions(prose, citable)
     found: list[Cited] = []
     for start, end in _blocks(prose):
         block = prose[start:end]
-        if _claims_nothing(block, marks):
+        if _claims_nothing(block, marks, citable):
             continue
-        found += _of_block(block, start, marks)
+        found += _of_block(block, start, marks, citable)
     return found
 
 
@@ -92,22 +125,28 @@ def _blocks(prose: str) -> Iterator[tuple[int, int]]:
         yield at, len(prose)
 
 
-def _definitions(prose: str) -> dict[str, tuple[str, ...]]:
-    """What [1] stands for: the address in the line that begins with it, if it is used anywhere else."""
+def _definitions(prose: str, citable: Citable) -> Marks:
+    """What [1] stands for: what is named in the line that begins with it, if it is used anywhere else."""
     used = Counter(number for match in _MARK.finditer(prose) for number in set(_numbers(match[1])))
-    found: dict[str, tuple[str, ...]] = {}
+    found: Marks = {}
     for line in prose.split("\n"):
         other = _LABELLED.match(line) or _RAISED_DEFINED.match(line)
-        if other is not None and (urls := _urls(line)):
-            found.setdefault(other[1].casefold(), urls)
+        if other is not None and (cites := _named_in(line, citable)):
+            found.setdefault(other[1].casefold(), cites)
         head = _DEFINED.match(line)
         if head is None or head[1] not in used or head[1] in found:
             continue
-        urls = _urls(line)
         elsewhere = used[head[1]] - bool(_MARK.match(line.strip()))
-        if urls and elsewhere > 0:
-            found[head[1]] = urls
+        if elsewhere > 0 and (cites := _named_in(line, citable) or citable.titled(line)):
+            found[head[1]] = cites
     return found
+
+
+def _named_in(text: str, citable: Citable) -> Cites:
+    """The addresses, papers and lines of files that a piece of text names itself."""
+    without = _URL.sub(" ", text)
+    urls = (*_urls(text), *named(without))
+    return Cites(tuple(dict.fromkeys(urls)), tuple(places(without_names(without), citable.means)))
 
 
 def _numbers(mark: str) -> list[str]:
@@ -121,31 +160,36 @@ def _numbers(mark: str) -> list[str]:
     return found
 
 
-def _claims_nothing(block: str, marks: dict[str, tuple[str, ...]]) -> bool:
+def _claims_nothing(block: str, marks: Marks, citable: Citable) -> bool:
     bare = block.strip()
-    if _LABELLED.match(bare) or (_RAISED_DEFINED.match(bare) and _urls(bare)):
+    if _LABELLED.match(bare) or (_RAISED_DEFINED.match(bare) and _named_in(bare, citable)):
         return True
     head = _DEFINED.match(bare)
-    defines = head is not None and head[1] in marks and set(_urls(bare)) == set(marks[head[1]])
-    return not bare or bare.startswith("#") or defines or not re.search(r"\w\s+\w", clean(bare))
+    mark = marks.get(head[1]) if head is not None else None
+    defines = mark is not None and (_named_in(bare, citable) or citable.titled(bare)) == mark
+    return (
+        not bare
+        or bare.startswith("#")
+        or defines
+        or not _SAYS.search(clean(without_places(bare, citable.means)))
+    )
 
 
-def _of_block(block: str, at: int, marks: dict[str, tuple[str, ...]]) -> list[Cited]:
-    parts = _parts(block)
-    read = [(start, end, _cites(block[start:end], marks)) for start, end in parts]
-    urls = tuple(dict.fromkeys(url for *_, (own, _) in read for url in own))
-    lines = tuple(dict.fromkeys(line for *_, (_, own) in read for line in own))
+def _of_block(block: str, at: int, marks: Marks, citable: Citable) -> list[Cited]:
+    read = [(start, end, _cites(block[start:end], marks, citable)) for start, end in _parts(block)]
+    whole = Cites(
+        tuple(dict.fromkeys(url for *_, own in read for url in own.urls)),
+        tuple(dict.fromkeys(line for *_, own in read for line in own.lines)),
+    )
     found: list[Cited] = []
-    for start, end, (own_urls, own_lines) in read:
-        text = clean(block[start:end])
-        if (len(text.split()) < 3 and text.isascii()) or text.endswith(("?", "？", "؟", ":")):
+    for start, end, own in read:
+        text = clean(without_places(block[start:end], citable.means) if own.lines else block[start:end])
+        if (len(text.split()) < 3 and text.isascii()) or text.endswith(_NO_STATEMENT):
             continue
         if not _LETTERS.search(text):
             continue
-        none = not own_urls and not own_lines
-        found.append(
-            Cited(text, at + start, at + end, urls if none else own_urls, lines if none else own_lines)
-        )
+        cites = own or whole
+        found.append(Cited(text, at + start, at + end, cites.urls, cites.lines))
     return found
 
 
@@ -164,23 +208,16 @@ def _parts(block: str) -> list[tuple[int, int]]:
     return parts
 
 
-def _cites(
-    sentence: str, marks: dict[str, tuple[str, ...]]
-) -> tuple[tuple[str, ...], tuple[tuple[str, int, int], ...]]:
-    urls = [*_urls(sentence)]
-    for match in _MARK.finditer(sentence):
-        urls += [url for number in _numbers(match[1]) for url in marks.get(number, ())]
-    for match in _RAISED.finditer(sentence):
-        urls += marks.get(match[1], ())
-    for match in _REFERENCE.finditer(sentence):
-        urls += marks.get((match[2] or match[1]).casefold(), ())
-    without = _URL.sub(" ", sentence)
-    urls += [f"https://doi.org/{match[1].rstrip('.,;)')}" for match in _DOI.finditer(without)]
-    urls += [f"https://arxiv.org/abs/{match[1]}" for match in _ARXIV.finditer(without)]
-    lines = [
-        (match[1], int(match[2]), max(int(match[2]), int(match[3] or 0))) for match in _LINE.finditer(without)
-    ]
-    return tuple(dict.fromkeys(urls)), tuple(dict.fromkeys(lines))
+def _cites(sentence: str, marks: Marks, citable: Citable) -> Cites:
+    own = _named_in(sentence, citable)
+    used = [number for match in _MARK.finditer(sentence) for number in _numbers(match[1])]
+    used += [match[1] for match in _RAISED.finditer(sentence)]
+    used += [(match[2] or match[1]).casefold() for match in _REFERENCE.finditer(sentence)]
+    meant = [own, *(marks[mark] for mark in used if mark in marks)]
+    return Cites(
+        tuple(dict.fromkeys(url for one in meant for url in one.urls)),
+        tuple(dict.fromkeys(line for one in meant for line in one.lines)),
+    )
 
 
 def _urls(text: str) -> tuple[str, ...]:
@@ -205,7 +242,7 @@ def clean(text: str) -> str:
     text = " ".join(_BULLET.sub("", text).split())
     text = _LINK.sub(_shown, text)
     text = _REFERENCE.sub(_shown, text)
-    text = _RAISED.sub("", _ARXIV.sub("", _URL.sub("", _MARK.sub("", text))))
+    text = _RAISED.sub("", without_names(_URL.sub("", _MARK.sub("", text))))
     text = _EMPTY_MARKS.sub("", _EMPHASIS.sub("", text))
     text = re.sub(r"\s+(?=[.,;:!?])", "", " ".join(text.split()))
     return text.strip(" -–—|;,(")

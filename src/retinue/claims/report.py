@@ -10,11 +10,16 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from retinue.claims.citing import Cited, cited_sentences
+from retinue.claims.addresses import identity
+from retinue.claims.citing import Citable, Cited, cited_sentences
+from retinue.claims.code import Lines, hold_lines, hold_snippet
+from retinue.claims.fences import CodeBlock
+from retinue.claims.items import own_part
 from retinue.claims.passages import LONGEST_TEXT, SourceText
-from retinue.claims.verdicts import BEYOND, Held, Work, hold
+from retinue.claims.places import Place, ReadFiles, shown
+from retinue.claims.snippets import Snippet, snippets
+from retinue.claims.verdicts import BEYOND, ORDER, Held, Work, hold
 from retinue.types import Claim, Source
-from retinue.web.urls import key
 
 MOST_CLAIMS = 200
 """More sentences of one report are not held against anything."""
@@ -51,25 +56,36 @@ class Claims:
 NO_CLAIMS = Claims()
 
 
-def claims_of(prose: str, sources: Sequence[Source], look_up: Callable[[Source], str | None]) -> Claims:
-    """Hold each sentence of a report against what it cites. `prose` is its text without blocks of code."""
+def claims_of(
+    prose: str,
+    sources: Sequence[Source],
+    look_up: Callable[[Source], str | None],
+    blocks: Sequence[CodeBlock] = (),
+) -> Claims:
+    """Hold each sentence of a report against what it cites, and each of its `blocks` of code against the
+    place that it stands under. `prose` is its text without them."""
     pages = _Pages(sources, look_up)
+    citable = Citable(sources)
     work = Work()
     found: list[Claim] = []
     uncited: list[str] = []
     beyond = 0
-    for at, sentence in enumerate(cited_sentences(prose)):
+    for at, sentence in enumerate(cited_sentences(prose, citable)):
         if not sentence.urls and not sentence.lines:
             if at < MOST_SENTENCES and sentence.states():
                 uncited.append(sentence.text)
             beyond += at >= MOST_SENTENCES
-        elif sentence.urls and len(found) < MOST_CLAIMS:
+        elif len(found) < MOST_CLAIMS:
             claim, left_out = _claim(sentence, pages, work)
             found.append(claim)
             beyond += left_out
-        elif sentence.urls:
+        else:
             beyond += 1
-    return Claims(claims=tuple(found), uncited=tuple(uncited), beyond=beyond)
+    given = snippets(prose, blocks, citable.means)
+    room = max(0, MOST_CLAIMS - len(found))
+    found += [_of_snippet(one, pages, work) for one in given[:room]]
+    found.sort(key=lambda claim: claim.start)
+    return Claims(claims=tuple(found), uncited=tuple(uncited), beyond=beyond + len(given[room:]))
 
 
 class _Pages:
@@ -84,14 +100,24 @@ class _Pages:
         for source in sorted(sources, key=lambda source: source.listed):
             for url in (source.url, *source.aliases):
                 if url:
-                    self._by_url.setdefault(key(url), source)
+                    self._by_url.setdefault(identity(url), source)
+        self._files = ReadFiles(sources)
+
+    def lines(self, place: Place) -> Lines | None:
+        """The file that a place means, if its text is there."""
+        path, first, last = place
+        for source in self._files.named(path):
+            text = self._look_up(source)
+            if text is not None and len(text) <= LONGEST_TEXT:
+                return Lines(source.path or source.saved_as or path, text, first, last)
+        return None
 
     def named(self, urls: Sequence[str]) -> tuple[list[tuple[Source, SourceText]], bool]:
         """The texts of what is cited, and whether some of them are left out."""
         found: dict[str, tuple[Source, SourceText]] = {}
         left_out = len(urls) > MOST_CITED
         for url in urls[:MOST_CITED]:
-            source = self._by_url.get(key(url))
+            source = self._by_url.get(identity(url))
             text = self._text(source) if source is not None else None
             if source is not None and text is not None:
                 found.setdefault(source.url or "", (source, text))
@@ -104,6 +130,7 @@ class _Pages:
         name = source.url or ""
         if name not in self._texts:
             text = self._look_up(source)
+            text = None if text is None else own_part(text, source)
             if text is not None and len(text) > self._left:
                 self._too_long.add(name)
                 text = None
@@ -122,12 +149,20 @@ def _claim(sentence: Cited, pages: _Pages, work: Work) -> tuple[Claim, bool]:
         text=sentence.text,
         start=sentence.start,
         end=sentence.end,
-        cites=sentence.urls,
+        cites=(*sentence.urls, *(shown(*place) for place in sentence.lines)),
         verdict=held.verdict,
         differences=held.differences,
     )
     beyond = held.beyond or (left_out and held.verdict == "unchecked")
-    return made if beyond or not found else _with_passage(made, held, *found[held.which]), beyond
+    if found and not beyond:
+        made = _with_passage(made, held, *found[held.which])
+    in_files = [
+        _in_lines(made, hold_lines(sentence.text, lines, work), lines)
+        for place in sentence.lines[:MOST_CITED]
+        if (lines := pages.lines(place)) is not None
+    ]
+    options = [made, *in_files] if found or not in_files else in_files
+    return max(options, key=lambda one: ORDER[one.verdict]), beyond
 
 
 def _with_passage(claim: Claim, held: Held, source: Source, text: SourceText) -> Claim:
@@ -136,3 +171,30 @@ def _with_passage(claim: Claim, held: Held, source: Source, text: SourceText) ->
     return replace(
         claim, passage=passage, source=source.url or "", place=(held.start, held.end), verdict=verdict
     )
+
+
+def _in_lines(claim: Claim, held: Held, lines: Lines) -> Claim:
+    """The claim with the verdict of lines of a file."""
+    return replace(
+        claim,
+        verdict=held.verdict,
+        differences=held.differences,
+        passage=lines.text[held.start : held.end].strip("\n")[:LONGEST_PASSAGE],
+        source=lines.path,
+        place=(held.start, held.end),
+    )
+
+
+def _of_snippet(snippet: Snippet, pages: _Pages, work: Work) -> Claim:
+    first = next(line.strip() for line in snippet.body.split("\n") if line.strip())
+    made = Claim(
+        text=first[:LONGEST_PASSAGE],
+        start=snippet.start,
+        end=snippet.end,
+        cites=(shown(*snippet.place),),
+        verdict="unchecked",
+    )
+    lines = pages.lines(snippet.place)
+    if lines is None:
+        return made
+    return _in_lines(made, hold_snippet(snippet.body, lines, work, given=snippet.given), lines)

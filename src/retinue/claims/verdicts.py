@@ -90,12 +90,13 @@ def hold(claim: str, texts: Sequence[SourceText], work: Work | None = None) -> H
     if len(read.numbers) + len(read.dates) > MOST_NUMBERS:
         return BEYOND
     found = [_against(read, text, which, work) for which, text in enumerate(texts)]
-    best = max(found, key=lambda held: (_ORDER[held.verdict], held.score))
+    best = max(found, key=lambda held: (ORDER[held.verdict], held.score))
     left_out = best.verdict == "not_found" and any(held.beyond for held in found)
     return BEYOND if left_out else best
 
 
-_ORDER: dict[Verdict, int] = {"supported": 3, "contradicted": 2, "unchecked": 1, "not_found": 0}
+ORDER: dict[Verdict, int] = {"supported": 3, "contradicted": 2, "unchecked": 1, "not_found": 0}
+"""Of several sources the best verdict counts."""
 
 
 BEYOND = Held(verdict="unchecked", score=0.0, beyond=True)

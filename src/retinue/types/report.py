@@ -52,13 +52,14 @@ Verdict = Literal["supported", "contradicted", "not_found", "unchecked"]
 class ClaimDifference(Struct, frozen=True, kw_only=True):
     """What a claim says, and what its source says there instead; `""` where it says nothing of the kind."""
 
-    kind: Literal["number", "date", "name", "negation", "opposite", "quotation"]
+    kind: Literal["number", "date", "name", "negation", "opposite", "quotation", "code"]
     claim: str
     source: str = ""
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """A sentence of a report that cites something, held against the passage of that source that fits it best.
+    """A sentence of a report that cites something, held against the passage of that source that fits it best;
+    or a block of code that stands under a place in a file, held against that place.
 
     `start` and `end` are its place in the report's text, `place` that of the passage in the text of `source`.
     """
