@@ -42,7 +42,7 @@ _DEFINED = re.compile(r"^\s*(?:[-*+]\s+)?\[?\^?(\d{1,3})(?:\]:?|[.:)])\s+\S")
 _BULLET = re.compile(r"^[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]+|^[ \t]*>[ \t]?", re.MULTILINE)
 _LETTERS = re.compile(r"[^\W\d_]{2}|[^\W\d_a-zA-Z]")
 _DIGIT = re.compile(r"\d")
-_SAYS = re.compile(r"\w\s+\w|[^\W\d_a-zA-Z]{4}")
+_SAYS = re.compile("\\w\\s+\\w|[\u2e80-\uffdc]{3}")
 _NO_STATEMENT = ("?", "？", "؟", ":", "：")
 SHORTEST_TITLE = 8
 """Letters of a title by which a page is known where a list of sources has no address."""

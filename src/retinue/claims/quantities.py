@@ -59,15 +59,16 @@ _MONTHS = {name: at for at, line in enumerate(lines_of("months.txt"), start=1) f
 _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _DATES = (
     re.compile(
-        rf"\b(?P<d>\d{{1,2}})(?:st|nd|rd|th|\.)?\s+(?:of\s+)?(?P<m>{_MONTH})\b\.?(?:,?\s+(?P<y>\d{{4}})\b)?",
+        rf"\b(?P<d>\d{{1,2}})(?:st|nd|rd|th|\.)?\s+(?:of\s+|de\s+|ב)?(?P<m>{_MONTH})\b\.?"
+        r"(?:,?\s+(?:de\s+)?(?P<y>\d{4})\b)?",
         re.I,
     ),
     re.compile(
         rf"\b(?P<m>{_MONTH})\b\.?\s+(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d)(?:,?\s+(?P<y>\d{{4}})\b)?", re.I
     ),
-    re.compile(rf"\b(?P<m>{_MONTH})\b\.?,?\s+(?:of\s+)?(?P<y>\d{{4}})\b", re.I),
+    re.compile(rf"\b(?P<m>{_MONTH})\b\.?,?\s+(?:of\s+|de\s+)?(?P<y>\d{{4}})\b", re.I),
     re.compile(r"\b(?P<y>\d{4})-(?P<m>\d{2})-(?P<d>\d{2})\b"),
-    re.compile(r"(?P<y>\d{4})年(?:(?P<m>\d{1,2})月(?:(?P<d>\d{1,2})日)?)?"),
+    re.compile(r"(?P<y>\d{4})\s?[年년](?:\s?(?P<m>\d{1,2})\s?[月월](?:\s?(?P<d>\d{1,2})\s?[日일])?)?"),
 )
 _NUMBER = re.compile(
     r"(?P<sign>(?<![\w.])[-−])?(?P<money>[$€£¥])?\s?"
@@ -131,6 +132,7 @@ class Date:
 
 def dates(text: str) -> list[Date]:
     """Dates with at least a month, or a day, beside a year; years alone are numbers."""
+    text = _plain_decimals(text)
     found: list[Date] = []
     taken: list[tuple[int, int]] = []
     for pattern in _DATES:
@@ -151,7 +153,7 @@ def dates(text: str) -> list[Date]:
 
 def quantities(text: str, without: list[Date]) -> list[Quantity]:
     """Numbers and amounts, those of dates left out."""
-    text = "".join(map(_digit, text)) if not text.isascii() else text
+    text = _plain_decimals(text)
     swapped = _AMBIGUOUS.search(text) is not None and leaning(words(text)) == "european"
     spans = [(date.start, date.end) for date in without]
     found: list[Quantity] = []
@@ -222,6 +224,10 @@ def _neighbour(word: str) -> str:
     return found[0].stem if found and found[0].content else ""
 
 
+def _plain_decimals(text: str) -> str:
+    return text if text.isascii() else "".join(map(_digit, text))
+
+
 def _digit(char: str) -> str:
     """Digits of other scripts as ours; every character stays one character, so that places stay true."""
     if char.isdecimal() and not char.isascii():
@@ -288,7 +294,12 @@ def _read(match: re.Match[str], text: str, *, swapped: bool) -> Quantity:
     )
 
 
-_NEXT = re.compile(r"[\s\u00a0-]{0,2}(%|％|°[CF]|[A-Za-zµμ²万億亿/]+\d?)")
+_OTHER_SCRIPTS = sorted((name for name in (*_UNITS, *_SCALES) if name[0] > "\u03ff"), key=len, reverse=True)
+_UNBLANKED = "|".join(name for name in _OTHER_SCRIPTS if name[0] >= "\u2e80")
+_BLANKED = "|".join(name for name in _OTHER_SCRIPTS if name[0] < "\u2e80")
+_NEXT = re.compile(
+    rf"[\s\u00a0-]{{0,2}}(%|％|°[CF]|{_UNBLANKED}|(?:{_BLANKED})(?![^\W\d_])|[A-Za-zµμ²/]+\d?)"
+)
 
 
 def _behind(at: int, text: str) -> tuple[float, str, float, int]:

@@ -19,6 +19,7 @@ from retinue.claims.lists import listed
 from retinue.claims.names import Name, names
 from retinue.claims.passages import SourcePassage, SourceText, stems
 from retinue.claims.quantities import Date, Quantity, dates, fits, fits_date, quantities
+from retinue.claims.slots import other_words
 from retinue.claims.words import TextWord, leaning, words
 from retinue.quotations import any_quotations, stands_in
 from retinue.types import ClaimDifference, Verdict
@@ -77,6 +78,10 @@ class _Claim:
     stems: list[str] = field(default_factory=list[str])
     dates: list[Date] = field(default_factory=list[Date])
     numbers: list[Quantity] = field(default_factory=list[Quantity])
+
+    @property
+    def unspaced(self) -> bool:
+        return any(word.text[0] >= "\u2e80" for word in self.words)
 
 
 def hold(claim: str, texts: Sequence[SourceText], work: Work | None = None) -> Held:
@@ -142,10 +147,19 @@ def _verdict(
         return "unchecked"
     if differences:
         against = any(difference.source for difference in differences)
-        return "contradicted" if against and top.coverage >= ALIGNED else "not_found"
+        return "contradicted" if against and _aligned(claim, text, top, differences) else "not_found"
     if top.coverage >= SUPPORTED:
         return "unchecked" if _denies_otherwise(claim, text, top) else "supported"
     return "not_found" if top.coverage < ABSENT else "unchecked"
+
+
+def _aligned(
+    claim: _Claim, text: SourceText, top: SourcePassage, differences: tuple[ClaimDifference, ...]
+) -> bool:
+    """Whether the passage is about the same thing: what differs is left out of account."""
+    differ = {word.stem for one in differences for word in words(one.claim)}
+    rest = [word for word in claim.words if word.stem in differ and word.content]
+    return _apart_from(rest, claim, text, top) >= ALIGNED
 
 
 def _denies_otherwise(claim: _Claim, text: SourceText, top: SourcePassage) -> bool:
@@ -174,6 +188,7 @@ def _differences(claim: _Claim, text: SourceText, best: list[SourcePassage]) -> 
         *_quotations(claim, text),
         *_numbers(claim, text, near),
         *_names(claim, text, near),
+        *_in_slots(claim, text, near[0]),
         *_turned(claim, text, near[0]),
     ]
 
@@ -293,10 +308,26 @@ def _names(claim: _Claim, text: SourceText, near: list[SourcePassage]) -> list[C
     return found
 
 
+def _in_slots(claim: _Claim, text: SourceText, top: SourcePassage) -> list[ClaimDifference]:
+    """The same for scripts that have no capital letters."""
+    if not claim.unspaced:
+        return []
+    found: list[ClaimDifference] = []
+    for at in range(top.first, top.last + 1):
+        sentence = text.text[text.sentences[at].start : text.sentences[at].end]
+        found += [
+            ClaimDifference(kind="name", claim=one, source=other)
+            for one, other in other_words(claim.text, sentence)
+            if one not in text.text
+        ]
+    return found
+
+
 def _apart_from(missing: list[TextWord], claim: _Claim, text: SourceText, top: SourcePassage) -> float:
     """How much of the rest of a claim its passage has."""
     total = sum(map(text.weight, set(claim.stems)))
-    lost = sum(text.weight(one) for one in {word.stem for word in missing})
+    absent = {word.stem for word in missing} & set(claim.stems) - text.stems_near(top, 0)
+    lost = sum(map(text.weight, absent))
     return top.coverage * total / max(total - lost, 1e-9)
 
 

@@ -1,7 +1,8 @@
 """Words of a text, in a form in which two texts can be compared.
 
 Called by the other modules of this package. Words are folded (case, accents kept), common endings taken
-off, and scripts without blanks (Chinese, Japanese, Thai …) are cut into pairs of characters. Linear in
+off, and scripts without blanks (Chinese, Japanese, Thai …), and Korean, whose
+words end in particles, are cut into pairs of characters. Linear in
 the text's length.
 """
 
@@ -18,8 +19,10 @@ from retinue.claims.lists import lines_of, listed
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)*")
 _UNSPACED = re.compile(
-    "[\u0e00-\u0e7f\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
+    "[\u0e00-\u0e7f\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
 )
+_PARTICLES = frozenset(listed("particles.txt"))
+_KANA = re.compile("[\u3040-\u309f]{1,2}")
 _ENGLISH_SMALL = frozenset(listed("english_small_words.txt"))
 _EUROPEAN_SMALL = frozenset(listed("small_words.txt"))
 _STOP = _ENGLISH_SMALL | _EUROPEAN_SMALL
@@ -37,6 +40,8 @@ class TextWord:
     @property
     def content(self) -> bool:
         """Whether it says something: not an article, not a preposition."""
+        if self.text[0] >= "\u2e80":
+            return _PARTICLES.isdisjoint(self.text) and not _KANA.fullmatch(self.text)
         return self.text.casefold() not in _STOP and (len(self.stem) > 1 or not self.stem.isascii())
 
 
@@ -76,9 +81,12 @@ def _pairs(piece: str, at: int) -> list[TextWord]:
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """A word without its case and its common English endings. Others keep theirs: they match as they are."""
+    """A word without its case and its common endings, in English and in Cyrillic script; in Arabic and Hebrew
+    without what is written together with it. Others match as they are."""
     folded = unicodedata.normalize("NFKC", word).casefold().replace("’", "'")
     folded = folded.removesuffix("'s").replace("'", "")
+    if len(folded) >= 4 and "\u0400" <= folded[0] <= "\u06ff":
+        return _other_script(folded)
     if not folded.isascii() or not folded.isalpha() or len(folded) < 4:
         return folded
     return _without_ending(folded)
@@ -88,6 +96,20 @@ _ENDINGS = tuple(
     (ending, instead.strip("-"), int(least))
     for ending, instead, least in map(str.split, lines_of("endings.txt"))
 )
+
+
+_CYRILLIC_ENDINGS = tuple(listed("cyrillic_endings.txt"))
+_JOINED = tuple(listed("joined_beginnings.txt"))
+_POINTS = re.compile("[\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f]")
+
+
+def _other_script(word: str) -> str:
+    if word[0] < "\u0530":
+        ending = next((one for one in _CYRILLIC_ENDINGS if word.endswith(one)), "")
+        return word.removesuffix(ending) if len(word) - len(ending) >= 3 else word
+    word = _POINTS.sub("", word)
+    joined = next((one for one in _JOINED if word.startswith(one)), "")
+    return word.removeprefix(joined) if len(word) - len(joined) >= 3 else word
 
 
 def _without_ending(word: str) -> str:
