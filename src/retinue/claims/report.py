@@ -17,7 +17,7 @@ from retinue.claims.fences import CodeBlock
 from retinue.claims.items import own_part
 from retinue.claims.passages import LONGEST_TEXT, SourceText
 from retinue.claims.places import Place, ReadFiles, shown
-from retinue.claims.snippets import Snippet, snippets
+from retinue.claims.snippets import CodeSnippet, snippets
 from retinue.claims.verdicts import BEYOND, ORDER, Held, Work, hold
 from retinue.types import Claim, Source
 
@@ -185,7 +185,7 @@ def _in_lines(claim: Claim, held: Held, lines: Lines) -> Claim:
     )
 
 
-def _of_snippet(snippet: Snippet, pages: _Pages, work: Work) -> Claim:
+def _of_snippet(snippet: CodeSnippet, pages: _Pages, work: Work) -> Claim:
     first = next(line.strip() for line in snippet.body.split("\n") if line.strip())
     made = Claim(
         text=first[:LONGEST_PASSAGE],

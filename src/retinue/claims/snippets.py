@@ -19,7 +19,7 @@ _WORD = re.compile(r"\w")
 
 
 @dataclass(frozen=True, slots=True)
-class Snippet:
+class CodeSnippet:
     """`given`: it is said to stand at that place."""
 
     body: str
@@ -29,22 +29,22 @@ class Snippet:
     given: bool
 
 
-def snippets(prose: str, blocks: Sequence[CodeBlock], means: Callable[[str], bool]) -> list[Snippet]:
+def snippets(prose: str, blocks: Sequence[CodeBlock], means: Callable[[str], bool]) -> list[CodeSnippet]:
     """The blocks of a report that have a place; `prose` is the report with blanks for its blocks."""
-    found: list[Snippet] = []
+    found: list[CodeSnippet] = []
     for block in blocks:
         kind = block.info.split()[0].casefold() if block.info else ""
         if kind in _CHANGES or not block.body.strip():
             continue
         head = _in_head(block, means)
         if head is not None:
-            found.append(Snippet(head[1], head[0], block.start, block.end, given=True))
+            found.append(CodeSnippet(head[1], head[0], block.start, block.end, given=True))
             continue
         above = _line_above(prose, block.start)
         cited = places(above, means)
         if cited:
             alone = not _WORD.search(without_places(above, means))
-            found.append(Snippet(block.body, cited[-1], block.start, block.end, given=alone))
+            found.append(CodeSnippet(block.body, cited[-1], block.start, block.end, given=alone))
     return found
 
 
