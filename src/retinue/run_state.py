@@ -63,7 +63,8 @@ class Before:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mistake:
-    """A child that a mistake in a call kept from starting. `name`: its agent, else the tool of the call."""
+    """A child that a mistake in a call kept from starting. `name`: its agent; empty where that may be any;
+    the tool of the call where that makes one up."""
 
     step: int
     name: str

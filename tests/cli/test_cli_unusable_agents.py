@@ -57,3 +57,12 @@ async def test_a_file_that_is_read_otherwise_than_written_is_told_where_its_agen
     ran = await cli("run", "loose", "hi", "--model", "offline")
     assert "loose.md:4: warning: not valid YAML" in ran.err
     assert "not valid YAML" not in (await cli("run", "loose", "hi", "--model", "offline", "--quiet")).err
+
+
+async def test_a_check_warns_of_an_agent_of_agents_alone_where_only_a_root_delegates(cli: Cli) -> None:
+    folder = cli.folder / ".retinue" / "agents"
+    (folder / "lead.md").write_text("---\nname: lead\ndescription: hands it on\ntools: [good]\n---\nLead.\n")
+    said = 'lead.md:4: warning: all its tools are agents: with delegation.policy = "flat"'
+    assert said in (await cli("agents", "check")).out
+    assert (await cli("config", "set", "delegation.policy", "nested")).code == 0
+    assert said not in (await cli("agents", "check")).out

@@ -48,10 +48,29 @@ async def test_another_agent_asked_by_the_same_tool_corrects_nothing(tool: str, 
     assert await missing([wrong], [("good", {"prompt": "x"})]) == 0
 
 
-async def test_a_call_that_named_no_agent_is_corrected_by_the_next_start_of_its_tool() -> None:
-    for wrong in (asks("delegate_task", None), asks("delegate_task", "goood")):
-        assert await missing([wrong], [asks("delegate_task", "other")]) == 0
-        assert await missing([wrong], [("other", {"prompt": "x"})]) == 1
+WAYS = pytest.mark.parametrize("tool", ["delegate_task", "background", "parallel_tasks"])
+
+
+@WAYS
+@pytest.mark.parametrize("name", [None, "nobody of that name"])
+async def test_a_call_that_named_no_agent_is_corrected_by_the_next_start_of_any(
+    tool: str, name: str | None
+) -> None:
+    wrong = asks(tool, name)
+    assert await missing([wrong]) == 1
+    for right in (asks("delegate_task", "other"), asks("parallel_tasks", "good"), ("other", {"prompt": "x"})):
+        assert await missing([wrong], [right]) == 0, right
+
+
+@WAYS
+async def test_a_mistyped_agent_is_put_right_by_whichever_way_starts_the_agent_that_was_meant(
+    tool: str,
+) -> None:
+    wrong = asks(tool, "goood")
+    for right in (asks("delegate_task", "good"), asks("parallel_tasks", "good"), ("good", {"prompt": "x"})):
+        assert await missing([wrong], [right]) == 0, right
+    assert await missing([wrong], [("other", {"prompt": "x"})]) == 1
+    assert await missing([wrong], [asks(tool, "other")]) == 1
 
 
 async def test_one_start_corrects_one_mistake_and_first_one_that_named_its_agent() -> None:

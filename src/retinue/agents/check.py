@@ -13,7 +13,7 @@ from pathlib import Path
 from retinue.agents.document import Finding, Invalid, canonical, parse, read_text, strip_hidden
 from retinue.agents.fields import CONVERTERS, ELSEWHERE, KNOWN
 from retinue.agents.loader import FOLDERS, LoadedAgent, files_in, place_of, read_agent
-from retinue.agents.missing import missing_parts, missing_tools
+from retinue.agents.missing import missing_parts, missing_tools, only_agents
 from retinue.errors import ConfigError
 from retinue.models.base import WHO_HAS
 from retinue.types import AgentSpec
@@ -28,12 +28,15 @@ def check(
     withheld: Mapping[str, str] | None = None,
     lacks: Callable[[AgentSpec], Mapping[str, str]] = lambda spec: {},
     missing: Callable[[AgentSpec], Iterable[tuple[str, ConfigError]]] = lambda spec: (),
+    agents: Collection[str] = (),
+    nested: bool = True,
 ) -> list[Finding]:
     """Every finding about these files, or about the agent files in and under these folders.
 
     With `known_tools`, names of tools that nobody offers are found too, as a run finds them; `withheld` says
     why some are not there. `lacks` says which settings of an agent its model does not have, `missing` which
-    skills, servers or model it names that are not here.
+    skills, servers or model it names that are not here. `agents` are those there are, `nested` whether one
+    that another has started may start some itself.
     """
     findings: list[Finding] = []
     names: dict[tuple[Path, str], Path] = {}
@@ -56,6 +59,7 @@ def check(
             if known_tools is not None:
                 findings.extend(missing_tools(loaded.spec, known_tools, withheld))
             findings.extend(missing_parts(loaded.spec, missing(loaded.spec)))
+            findings.extend(only_agents(loaded.spec, agents, nested=nested))
             findings.extend(_unmet(loaded.path, lacks(loaded.spec)))
     return sorted(findings, key=lambda one: (one.file, _ORDER[one.level], one.line or 0))
 

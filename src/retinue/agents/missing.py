@@ -66,6 +66,23 @@ def missing_tools(
     return found
 
 
+def only_agents(spec: AgentSpec, agents: Collection[str], *, nested: bool) -> list[Finding]:
+    """An agent whose tools are all agents has none as a child, where only a root delegates: a warning, since
+    it may be meant to be run by itself."""
+    names = spec.tools or ()
+    if nested or not names or not all(name in agents for name in names):
+        return []
+    return [
+        Finding(
+            file=spec.origin,
+            line=_line_of_field("tools", spec.origin),
+            level="warning",
+            message='all its tools are agents: with delegation.policy = "flat" no agent can start it',
+            fix='run it by itself, give it a tool of its own, or set delegation.policy = "nested"',
+        )
+    ]
+
+
 def missing_parts(spec: AgentSpec, missing: Iterable[tuple[str, ConfigError]]) -> list[Finding]:
     """The same for what else an agent names. Without an MCP server it begins all the same."""
     return [

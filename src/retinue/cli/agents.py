@@ -206,6 +206,7 @@ def findings_of(looked_at: list[Path], folder: Path) -> list[Finding]:
     from retinue.agents import check
     from retinue.cli.opening import with_retinue
     from retinue.cli.own_tools import tools_of
+    from retinue.delegate import Policy
 
     own = tools_of(folder, looking=True)
 
@@ -217,6 +218,8 @@ def findings_of(looked_at: list[Path], folder: Path) -> list[Finding]:
             withheld=own.withheld,
             lacks=_lacks(folder),
             missing=partial(retinue.services.missing_for, retinue.settings),
+            agents=retinue.agents.agents,
+            nested=Policy.of(retinue.settings.delegation).offers(1, as_tool=True),
         )
 
     return with_retinue("memory:", found, folder, own)

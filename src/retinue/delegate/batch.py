@@ -92,7 +92,7 @@ def parallel_tasks_tool(runner: ChildRunner) -> Tool:
         tasks = given.get("tasks")
         each = cast("list[Any]", tasks) if isinstance(tasks, list) else []
         named = (cast("dict[str, Any]", task) if isinstance(task, dict) else {} for task in each)
-        return [one_of(runner, run_id, task.get("agent_id")) for task in named]
+        return [one_of(runner, run_id, task.get("agent_id")) for task in named] or [""]
 
     return replace(parallel_tasks, risks=_risk, starts=_agents, asks=asks)
 
@@ -293,9 +293,9 @@ def _mistaken(outcomes: Sequence[Outcome]) -> int:
 
 
 def _meant(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    """For whom those were that did not start, first those of a mistake: the tool, where there is no such."""
+    """For whom those were that did not start, first those of a mistake: empty, where there is no such."""
     missing = sorted((each for each in outcomes if each.child_id is None), key=lambda each: not each.wrong)
-    return tuple(one_of(runner, ctx.run_id, each.agent) or "parallel_tasks" for each in missing)
+    return tuple(one_of(runner, ctx.run_id, each.agent) for each in missing)
 
 
 def _row(each: Outcome, *, success: bool, report: str | None, error: str | None) -> dict[str, Any]:

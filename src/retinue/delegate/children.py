@@ -134,6 +134,11 @@ class ChildRunner(Protocol):
         """The registered agents this parent may delegate to."""
         ...
 
+    def why_not(self, parent_id: str, name: str) -> str:
+        """Why this parent may not delegate to an agent that is registered; empty if nothing but a rule is in
+        the way, or there is none such."""
+        ...
+
     def taken(self, name: str) -> bool:
         """Whether a registered agent bears this name, so that no temporary one may."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
 import msgspec
@@ -69,9 +69,12 @@ def registered(runner: ChildRunner, parent_id: str, name: str, prompt: str = "â€
             not_run="bad_arguments",
         )
     if name not in known:
-        near = get_close_matches(name, known, n=1, cutoff=0.7)
-        meant = f"did you mean {near[0]!r}? " if near else ""
-        raise ToolError(f"there is no agent {name!r}. {meant}Agents: {', '.join(sorted(known)) or 'none'}")
+        agents = f"Agents: {', '.join(sorted(known)) or 'none'}"
+        if why := runner.why_not(parent_id, name):
+            raise ToolError(f"the agent {name!r} cannot be started here: {why}. {agents}")
+        near = _nearest(name, known)
+        meant = f"did you mean {near!r}? " if near else ""
+        raise ToolError(f"there is no agent {name!r}. {meant}{agents}")
     return known[name]
 
 
@@ -82,10 +85,18 @@ def the_only_agent(runner: ChildRunner, parent_id: str) -> tuple[str, ...]:
 
 
 def one_of(runner: ChildRunner, parent_id: str, name: object) -> str:
-    """The agent of that name, or the only one where none is given; empty where there is none such."""
+    """The agent of that name, else the one that it looks like, or the only one where none is given; empty
+    where that is none."""
     if name is None or name == "":
         return next(iter(the_only_agent(runner, parent_id)), "")
-    return next((spec.name for spec in runner.agents(parent_id) if spec.name == name), "")
+    known = [spec.name for spec in runner.agents(parent_id)]
+    if not isinstance(name, str):
+        return ""
+    return name if name in known else _nearest(name, known)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.7)), "")
 
 
 TOLD = "you have it: it came with the notice that this child has ended"

@@ -70,6 +70,11 @@ def agent_tool(spec: AgentSpec, runner: ChildRunner) -> Tool:
             fields=in_fields(runner, report),
         )
 
+    def admit(arguments: dict[str, Any], run_id: str) -> None:
+        runner.admit(run_id, as_tool=True)
+        if why := runner.why_not(run_id, spec.name):
+            raise ToolError(f"the agent {spec.name!r} cannot be started here: {why}")
+
     return tool_from_schema(
         name=spec.name,
         description=spec.description,
@@ -80,7 +85,7 @@ def agent_tool(spec: AgentSpec, runner: ChildRunner) -> Tool:
         repeatable=True,
         timeout=None,
         risk="low",
-        admit=lambda arguments, run_id: runner.admit(run_id, as_tool=True),
+        admit=admit,
     )
 
 

@@ -297,6 +297,14 @@ class Children:
         run = self.tree.run(parent_id)
         return self.tree.config.startable(run.spec, run.authority, run.path[:-1])
 
+    def why_not(self, parent_id: str, name: str) -> str:
+        run, config = self.tree.run(parent_id), self.tree.config
+        if name == run.spec.name:
+            return "no agent starts itself"
+        if name in config.agents and name not in run.authority.tools:
+            return f"it is not among the tools of {run.spec.name}"
+        return config.why_useless(name, run.authority, run.depth)
+
     def taken(self, name: str) -> bool:
         return name.casefold() in {known.casefold() for known in self.tree.config.agents}
 

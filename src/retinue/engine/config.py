@@ -485,6 +485,22 @@ class WorkflowConfig:
             and self.useful(agent.name, authority, len(above))
         ]
 
+    def why_useless(self, agent: str, authority: Authority, depth: int) -> str:
+        """Why a registered agent would hold none of its tools as a child of such a run; empty if it would."""
+        spec = self.agents.get(agent)
+        if spec is None or self.useful(agent, authority, depth):
+            return ""
+        others = [each for each in self.agents if each in authority.narrow(spec).tools]
+        if not others:
+            return f"it would have none of its tools ({', '.join(spec.tools or ())}), which you have not"
+        if self.policy.offers(depth + 1, as_tool=True) and self.offers(AGENTS):
+            limit = "these would have none of their tools: it has to name those as well"
+        elif self.policy.enabled and self.policy.kind == "flat":
+            limit = "the policy 'flat' lets only the root delegate (delegation.policy = \"nested\" lets it)"
+        else:
+            limit = "nothing is delegated from there (delegation.max_depth, delegation.tools)"
+        return f"all it would have are agents ({', '.join(others)}), and {limit}. Ask those yourself"
+
     def _isolates(self, authority: Authority, depth: int) -> bool:
         """Whether a run may have children that work in copies of the project, and may merge what they did."""
         if self.project is None or not authority.writable or not authority.project:

@@ -287,9 +287,9 @@ class Tool:
         return operation in known and self.harmless({"operation": operation})
 
     def asked_for(self, given: Mapping[str, Any], run_id: str) -> tuple[str, ...]:
-        """For whom a call is, a name for each child: an agent, or the tool itself where it names none."""
-        names = () if self.asks is None else self.asks(given, run_id)
-        return tuple(name or self.name for name in names) or (self.name,)
+        """For whom a call is, a name for each child: an agent, or empty where it is for one of the agents and
+        names none that is there; the tool itself, where it is for none of them."""
+        return (self.name,) if self.asks is None else tuple(self.asks(given, run_id)) or (self.name,)
 
     @property
     def spec(self) -> ToolSpec:
