@@ -5,6 +5,7 @@ missing=()
 ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing+=(postgresql)
 command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium)
 command -v git >/dev/null || missing+=(git)
+command -v tmux >/dev/null || missing+=(tmux)
 [ ${#missing[@]} -eq 0 ] && exit 0
 if ! command -v apt-get >/dev/null; then
   echo "please install: ${missing[*]}" >&2; exit 1

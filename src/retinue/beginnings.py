@@ -405,7 +405,7 @@ class Beginnings(Instance[Deps]):
         headers = ModelSettings(extra_headers=extra_headers or {}).headers.sent
         named, objects = ("", {}) if model is None else models_of(model)
         self._refuse_shared(settings or {})
-        given = TakenUpWith(settings=dict(settings or {}), model=self._model_known(named, objects))
+        given = TakenUpWith(settings=dict(settings or {}), model=self.model_known(named, objects))
         row = await self.outbox.row(run_id)
         if message is None and (attachments or output is not None):
             raise ConfigError("attachments and output go with a message", fix="give message=…")
@@ -515,9 +515,9 @@ class Beginnings(Instance[Deps]):
             )
         refuse_missing(began.options.agents, {*self.services.specs, *(each.name for each in given.agents)})
 
-    def _model_known(self, model: str, objects: Mapping[str, Model]) -> str:
+    def model_known(self, model: str, objects: Mapping[str, Model] | None = None) -> str:
         """The full name of a model that a run is given, or an error that says what is wrong with it."""
-        return self.services.models.of(self.settings, model, None, objects).name if model else ""
+        return self.services.models.of(self.settings, model, None, objects or {}).name if model else ""
 
     def _is_another(self, root_id: str, model: str) -> bool:
         """Whether a model that a workflow is given is not the one that its root is at work with here."""

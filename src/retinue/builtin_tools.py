@@ -40,6 +40,7 @@ EXTRAS = {
     "server": ("fastapi", "uvicorn", "markdown_it", "nh3"),
     "mcp": ("mcp",),
     "acp": ("acp",),
+    "chat": ("prompt_toolkit",),
 }
 """What each extra of the package brings."""
 

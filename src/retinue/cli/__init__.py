@@ -50,6 +50,8 @@ def _db_last(arguments: list[str]) -> list[str]:
 
 def _run(arguments: list[str], *, debug: bool) -> int:
     completing = "_RETINUE_COMPLETE" in os.environ
+    if not completing and not arguments and sys.stdin.isatty() and sys.stdout.isatty():
+        arguments = ["chat"]
     if not completing and (not arguments or arguments in (["--help"], ["-h"], ["help"])):
         sys.stdout.write(help_text(short=not arguments))
         return 0
@@ -64,7 +66,7 @@ def _run(arguments: list[str], *, debug: bool) -> int:
 
 
 def help_text(*, short: bool = False) -> str:
-    """What `retinue` alone and `retinue --help` print. The line with '%%' ends the short form."""
+    """What `retinue --help` prints, and `retinue` alone in a pipe. The line with '%%' ends the short form."""
     with open(os.path.join(os.path.dirname(__file__), "help.txt"), encoding="utf-8") as file:
         text = file.read()
     if short:

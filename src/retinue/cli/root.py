@@ -20,6 +20,7 @@ from retinue.cli import exits
 COMMANDS = {
     "ask": "retinue.cli.ask:ask",
     "run": "retinue.cli.ask:run",
+    "chat": "retinue.cli.chat.command:chat",
     "map": "retinue.cli.map:map_",
     "eval": "retinue.cli.eval:eval_",
     "stats": "retinue.cli.stats:stats",

@@ -415,14 +415,12 @@ def export_run(
       retinue runs export last -o run.jsonl --files run-files
       OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 retinue runs export last --otlp
     """
+    from retinue.cli.exporting import exported
     from retinue.cli.opening import find_run, with_retinue
     from retinue.engine.keep import export_kept
-    from retinue.engine.scrub import scrub, scrubber, secrets_of
+    from retinue.engine.scrub import scrubber, secrets_of
     from retinue.engine.undo import export_befores
-    from retinue.events import encode
-    from retinue.story import with_facts
     from retinue.view.paint import note
-    from retinue.view.words import clean, escaped
 
     secrets = secrets_of(os.environ.items())
 
@@ -442,13 +440,7 @@ def export_run(
         from retinue.cli.runs_otlp import export_spans
 
         return export_spans(events, scrubber(secrets), send=otlp, file=otlp_file)
-    events = scrub(with_facts(events), secrets)
-    if html:
-        from retinue.view.page import page
-
-        data = clean(page(events, interrupted=row.outcome == "interrupted")).encode("utf-8", "replace")
-    else:
-        data = "".join(escaped(encode(event).decode()) + "\n" for event in events).encode()
+    data = exported(events, html=html, interrupted=row.outcome == "interrupted")
     if output is None or str(output) == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.flush()

@@ -56,9 +56,15 @@ def _render(text: str) -> None:
 
 
 def summary(
-    report: Report, tree: Story | None = None, *, claims: bool = False, shown: bool = False
+    report: Report,
+    tree: Story | None = None,
+    *,
+    claims: bool = False,
+    shown: bool = False,
+    goes_on: bool = True,
 ) -> list[Line]:
-    """Sources, claims, files, what is missing, and one line of figures. `shown`: its transcript is above."""
+    """Sources, claims, files, what is missing, and one line of figures. `shown`: its transcript is above;
+    `goes_on`: how to go on with it by a command."""
     width = columns(sys.stderr)
     lines: list[Line] = []
     for source in report.sources[:MOST_SOURCES]:
@@ -78,7 +84,7 @@ def summary(
     lines += _missing(report, node, width, report.run_id if shown else "")
     for each in node.walk() if node is not None else ():
         lines += [line for call in each.unknown for line in _unknown(each, call, width)]
-    if report.status != "completed":
+    if goes_on and report.status != "completed":
         # The same model would be missing again.
         other = " --model PROVIDER:MODEL" if node is not None and node.failure_kind == "not_found" else ""
         again = " --message TEXT" if report.depth else other  # a child goes on when it is asked again

@@ -43,9 +43,11 @@ IDLE_FRAME = 0.25
 
 
 class View(Protocol):
-    tree: Story
     asks_here: bool
     """Whether the person is asked right here, or has to be told how to answer from elsewhere."""
+
+    @property
+    def tree(self) -> Story: ...
 
     async def __aenter__(self) -> View: ...
 

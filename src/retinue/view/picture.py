@@ -67,11 +67,14 @@ class _TooTallError(Exception):
     pass
 
 
-def picture(tree: Story, *, width: int, height: int, now: float, tick: int = 0) -> list[Line]:
-    """The tree as it stands, in at most `height` lines, with the end of what the root writes below it."""
+def picture(
+    tree: Story, *, width: int, height: int, now: float, tick: int = 0, text: str | None = None
+) -> list[Line]:
+    """The tree as it stands, in at most `height` lines, with the end of what the root writes below it: of
+    `text`, where that is what is not on the screen yet."""
     if tree.root is None:
         return []
-    tail = _tail(tree, width, max(0, min(10, height // 3)))
+    tail = _tail(tree.text if text is None else text, width, max(0, min(10, height // 3)))
     lines = _drawn(tree.root, _DETAILS, width, max(1, height - len(tail)), now, tick)
     return lines + tail
 
@@ -266,9 +269,9 @@ def _summary(nodes: list[Node]) -> str:
     return f"+{len(nodes)} more: " + ", ".join(f"{number} {status}" for status, number in states.items())
 
 
-def _tail(tree: Story, width: int, most: int) -> list[Line]:
+def _tail(text: str, width: int, most: int) -> list[Line]:
     """The end of the answer while it arrives."""
-    if not tree.text.strip() or most < 1:
+    if not text.strip() or most < 1:
         return []
-    lines = wrap(words.clean(tree.text[-width * (most + 2) :]).strip("\n"), width - 2)[-most:]
+    lines = wrap(words.clean(text[-width * (most + 2) :]).strip("\n"), width - 2)[-most:]
     return [[("", "")], *([("  " + cut(line, width - 2), "")] for line in lines)]

@@ -1,0 +1,245 @@
+"""One conversation with its run: what a person says goes into it, what happens is heard from it.
+
+No terminal here: the screen of the chat, its plain form and their tests all talk to this. What was said and
+done is in the log alone; a conversation is taken up again by its id, here or on the page.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from retinue.errors import ConfigError
+from retinue.events import AnyEvent, Event, LiveEvent, MessageReceived, RunStarted
+from retinue.store.base import RunFilter, RunRow
+from retinue.story import Node, Story
+from retinue.types import Effort, Report
+
+if TYPE_CHECKING:
+    from retinue.app import Retinue
+    from retinue.attachments import Attached
+
+Heard = Callable[[LiveEvent], None]
+How = Literal["begun", "told"]
+PLAN_DENIES = ("effect:write", "effect:execute")
+"""What planning keeps from running."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatGiven:
+    """What the command line said of the conversation."""
+
+    agent: str | None = None
+    model: str | None = None
+    effort: Effort = ""
+    label: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    strict_sources: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """A message of a person in a conversation, and the place before it: a fork there leaves it out."""
+
+    text: str
+    before: int
+
+
+def _same(folder: str, other: Path) -> bool:
+    return os.path.realpath(folder) == os.path.realpath(other)
+
+
+class ChatSession:
+    """The conversation that is on the screen. Another one can take its place: `new`, `take_up`, `rewind`."""
+
+    def __init__(self, retinue: Retinue, given: ChatGiven, heard: Heard) -> None:
+        self.retinue, self.given = retinue, given
+        self.agent = given.agent or retinue.settings.default_agent
+        self.model = given.model or ""
+        """For what is said next; without one, that of the settings or of the conversation so far."""
+        self.effort: Effort = given.effort
+        self.planning = False
+        """Only what reads is allowed in what is said next."""
+        self.run_id = ""
+        self.story = Story()
+        self.told = heard
+        self._stop = retinue.hear(self._hear)
+        self._changed: dict[str, Any] = {}
+        """Settings that differ from those of the conversation, for what is said next."""
+        self._model_changed = False
+        self._held: list[LiveEvent] | None = None
+        """What is heard while the past of a conversation is read."""
+
+    def close(self) -> None:
+        self._stop()
+
+    def _hear(self, event: LiveEvent) -> None:
+        if event.root_id != self.run_id:
+            return
+        if self._held is not None:
+            self._held.append(event)
+        else:
+            self.told(self.story.apply(event))
+
+    @property
+    def root(self) -> Node | None:
+        return self.story.root
+
+    @property
+    def working(self) -> bool:
+        """Whether it works on an answer right now. Children that were left at work do not count."""
+        node = self.root
+        if not self.run_id or not self.retinue.is_running(self.run_id):
+            return False
+        return node is None or not node.over
+
+    # -- saying something ------------------------------------------------------------------------------------
+
+    async def say(self, text: str, attachments: Sequence[Attached] = ()) -> How:
+        """Begin, go on, or tell the run that is at work: it reads that before its next step."""
+        if self.working and await self.retinue.message(self.run_id, text, attachments=attachments):
+            return "told"
+        if self.run_id:
+            await self._go_on(text, attachments)
+        else:
+            await self._begin(text, attachments)
+        return "begun"
+
+    async def _begin(self, text: str, attachments: Sequence[Attached]) -> None:
+        from retinue.run import new_id
+
+        self.run_id = new_id()  # known before the first event of it is heard
+        try:
+            await self.retinue.start(
+                self.agent,
+                text,
+                run_id=self.run_id,
+                label=self.given.label,
+                attachments=attachments,
+                settings={**self.given.settings, **self._changed},
+                strict_sources=self.given.strict_sources,
+                effort=self.effort,
+                model=self.model or None,
+            )
+        except BaseException:
+            if self.root is None:
+                self.run_id = ""
+            raise
+        self._settled()
+
+    async def _go_on(self, text: str, attachments: Sequence[Attached]) -> None:
+        await self.retinue.resume(
+            self.run_id,
+            message=text,
+            attachments=attachments,
+            model=self.model if self._model_changed else None,
+            settings=self._changed or None,
+        )
+        self._settled()
+
+    def _settled(self) -> None:
+        """What was changed for the message that was just said is in the log now."""
+        compacted = "context.threshold" in self._changed
+        self._model_changed, self._changed = False, {}
+        if compacted:  # for that one message
+            self._changed["context.threshold"] = self.retinue.settings.context.threshold
+
+    def use_model(self, name: str) -> None:
+        """For what is said from now on."""
+        self.model, self._model_changed = name, True
+
+    def plan(self, on: bool) -> None:
+        """From the next message on: only what reads, or everything again."""
+        self.planning = on
+        self._changed["approvals.deny"] = [*PLAN_DENIES] if on else []
+
+    def compact(self) -> None:
+        """With the next message, old turns are dropped or summed up."""
+        self._changed["context.threshold"] = 0.01
+
+    async def stop(self, reason: str = "stopped by the person") -> bool:
+        """End the turn; what was found so far is kept, and the conversation goes on with the next."""
+        return bool(self.run_id) and await self.retinue.cancel(self.run_id, reason)
+
+    async def wait(self) -> Report | None:
+        return await self.retinue.wait(self.run_id) if self.run_id else None
+
+    # -- other conversations ---------------------------------------------------------------------------------
+
+    def new(self) -> None:
+        """The next message begins another conversation. The last one stays as it is."""
+        self._refuse_at_work()
+        self.run_id, self.story = "", Story()
+
+    async def take_up(self, row: RunRow) -> Sequence[AnyEvent]:
+        """Go on with an earlier conversation. Returns all that happened in it."""
+        self._refuse_at_work()
+        if row.cwd and not _same(row.cwd, self.retinue.cwd):
+            raise ConfigError(
+                f"{row.run_id} worked in {row.cwd}", fix=f"cd {row.cwd} && retinue chat --resume {row.run_id}"
+            )
+        shown = await self._read(row.root_id)
+        root = self.root
+        if root is not None:
+            self.agent, self.model = root.agent, root.model
+        if row.completed_at is None and await self.retinue.abandoned(row.root_id):
+            await self.retinue.resume(row.root_id)  # it was cut off: what it was at goes on
+        return shown
+
+    async def _read(self, run_id: str) -> list[AnyEvent]:
+        """Its past, and from there on whatever is heard of it."""
+        self.run_id, self.story, self._held = run_id, Story(), []
+        shown: list[AnyEvent] = []
+        try:
+            events = await self.retinue.store.events(run_id)
+            shown += [cast("AnyEvent", self.story.apply(event)) for event in events]
+        finally:
+            held, self._held = self._held, None
+        last = shown[-1].pos if shown else 0
+        for event in held:
+            if not isinstance(event, Event) or event.pos > last:
+                self.told(self.story.apply(event))
+        return shown
+
+    async def earlier(self, limit: int = 20) -> list[RunRow]:
+        """Conversations of this folder, newest first."""
+        rows = await self.retinue.runs(RunFilter(roots_only=True, limit=200))
+        mine = [row for row in rows if row.cwd and _same(row.cwd, self.retinue.cwd)]
+        return [row for row in mine if row.run_id != self.run_id][:limit]
+
+    async def said(self) -> list[Said]:
+        """What the person said in this conversation, first to last."""
+        if not self.run_id:
+            return []
+        found: list[Said] = []
+        before = 0
+        for event in await self.retinue.store.events(self.run_id):
+            mine = event.run_id == self.run_id
+            if isinstance(event, RunStarted) and mine:
+                found.append(Said(text=event.prompt, before=0))
+            elif isinstance(event, MessageReceived) and mine and event.sender == "person" and not event.asks:
+                found.append(Said(text=event.text, before=before))
+            before = event.pos
+        return found
+
+    async def rewind(self, said: Said, text: str) -> None:
+        """Say something else in the place of a message: in a copy that ends before it. The old one stays."""
+        self._refuse_at_work()
+        if not said.before:
+            self.run_id, self.story = "", Story()
+            await self._begin(text, ())
+            return
+        forked = await self.retinue.fork(self.run_id, at=said.before, message=text)
+        await self._read(forked)
+
+    def _refuse_at_work(self) -> None:
+        if self.working:
+            raise ConfigError("it is still at work", fix="wait, or press Esc to stop it")
+
+    def children(self) -> list[Node]:
+        """Every child of this conversation, in the order they began."""
+        root = self.root
+        return [node for node in root.walk() if node is not root] if root is not None else []

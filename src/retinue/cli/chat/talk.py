@@ -1,0 +1,187 @@
+"""What is typed in a chat, and what becomes of it: a message, a command of the chat, a command of the shell.
+
+Between the conversation (`session`), what is shown of it (`view`) and whoever draws (`Stage`: the screen, or
+plain lines). Errors of a message are said and end nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from retinue.cli.chat.session import ChatSession, Said
+from retinue.errors import RetinueError
+from retinue.view import words
+from retinue.view.paint import Line
+
+if TYPE_CHECKING:
+    from retinue.attachments import Attachment
+    from retinue.cli.chat.view import ChatView
+    from retinue.store.base import RunRow
+
+MOST_OUTPUT = 20_000
+"""Characters of a shell command's output that go along with the next message."""
+MENTION = re.compile(r"(?<!\S)@(\S+)")
+
+
+class Stage(Protocol):
+    """Where a chat is shown."""
+
+    def lines(self, lines: list[Line]) -> None: ...
+
+    def leave(self, code: int) -> None: ...
+
+    async def with_terminal(self, work: Callable[[], Awaitable[Any]]) -> Any: ...
+
+
+class Talk:
+    def __init__(self, session: ChatSession, view: ChatView, stage: Stage) -> None:
+        self.session, self.view, self.stage = session, view, stage
+        self.attached: list[Path] = []
+        self.output: list[str] = []
+        """What commands of the person's printed, for the next message."""
+        self.listed: Sequence[RunRow] = ()
+        """The conversations that /resume listed last."""
+        self.told: Sequence[Said] = ()
+        """The messages that /rewind listed last."""
+        self._turn = asyncio.Lock()
+
+    # -- as a Talker -----------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        return self.session.working
+
+    @property
+    def asked(self) -> bool:
+        return bool(self.session.story.approvals)
+
+    def live(self, width: int, height: int, tick: int) -> list[Line]:
+        return self.view.live(width=width, height=height, tick=tick)
+
+    async def stop(self) -> bool:
+        return self.busy and await self.session.stop()
+
+    async def typed(self, text: str) -> None:
+        """A line or more, as the person sent it."""
+        from retinue.cli.chat.slash import run_slash
+
+        word = text.strip()
+        try:
+            if re.match(r"/[a-z]*(\s|$)", word):
+                await run_slash(self, word)
+            elif word.startswith("!"):
+                await self.shell(word[1:].strip())
+            else:
+                await self.say(text.rstrip())
+        except (RetinueError, OSError, ValueError) as error:
+            self.say_error(str(error))
+
+    def say_error(self, text: str) -> None:
+        self.stage.lines([[(f"  ✗ {line}", "red")] for line in words.clean(text).splitlines() or [""]])
+
+    def tell(self, *lines: str, style: str = "") -> None:
+        self.stage.lines([[(f"  {words.clean(line)}", style)] for line in lines])
+
+    # -- messages --------------------------------------------------------------------------------------------
+
+    async def say(self, text: str) -> None:
+        async with self._turn:
+            attachments = await self._attachments(text)
+            message = self._with_output(self._for_agent(text))
+            names = [attached.name for attached in attachments]
+            note = f"  [{', '.join(names)}]" if names else ""
+            at_work = self.busy
+            self.view.said(text, f"{note}  (read before the next step)" if at_work else note)
+            await self.session.say(message, attachments)
+            self.attached, self.output = [], []
+
+    async def _attachments(self, text: str) -> list[Attachment]:
+        """What was attached, and the files that the message names with an @."""
+        from retinue.attachments import attach
+
+        project = self.session.retinue.cwd
+        named = [match[1].rstrip(".,;:!?)") for match in MENTION.finditer(text)]
+        mentioned = await asyncio.to_thread(lambda: [p for p in map(project.joinpath, named) if p.is_file()])
+        paths = [*self.attached, *mentioned]
+        return [await attach(path, project=project) for path in dict.fromkeys(paths)]
+
+    def _for_agent(self, text: str) -> str:
+        """`@agent …` has that agent do it."""
+        match = re.match(r"@([\w.-]+)\s+(?=\S)", text)
+        if match is None or match[1] not in self.session.retinue.agents.agents:
+            return text
+        rest = text[match.end() :]
+        return f"Have the agent {match[1]} do this, and tell me what it found:\n\n{rest}"
+
+    def _with_output(self, text: str) -> str:
+        return "\n\n".join([*self.output, text]) if self.output else text
+
+    # -- the person's own commands ---------------------------------------------------------------------------
+
+    async def shell(self, command: str) -> None:
+        """Run by the person, in their shell, unasked. The next message carries its output."""
+        if not command:
+            self.tell("!COMMAND runs it in your shell; its output goes along with your next message")
+            return
+        printed = await self.stage.with_terminal(lambda: _run_shell(command, self.session.retinue.cwd))
+        kept = printed if len(printed) <= MOST_OUTPUT else f"{printed[:MOST_OUTPUT]}\n[cut here]"
+        self.output.append(f"I ran `{command}`. It printed:\n```\n{kept}\n```")
+
+    # -- the status line -------------------------------------------------------------------------------------
+
+    def status(self, width: int) -> Line:
+        """Model, how full its context is, cost, and what waits for the person."""
+        session = self.session
+        root = session.root
+        parts = [root.model if root is not None and not session.model else session.model or _default(session)]
+        if session.effort:
+            parts.append(words.effort(session.effort))
+        if session.planning:
+            parts.append("plan: reads only")
+        if root is not None:
+            if width >= 60 and (share := self.context_share()) is not None:
+                parts.append(f"context {share:.0%}")
+            usage = root.usage
+            if usage.cost:
+                parts.append(words.money(usage.cost))
+            elif usage.total_tokens:
+                parts.append(f"{words.tokens(usage.total_tokens)} tokens")
+        left = " · ".join(parts)
+        waiting = len(session.story.approvals)
+        if waiting:
+            return [(f"{words.count(waiting, 'question')} for you", "bold yellow"), (f" · {left}", "dim")]
+        keys = "Esc stops" if self.busy else "/help"
+        carries = len(self.attached) + len(self.output)
+        more = f" · {carries} attached" if carries else ""
+        return [(f"{left}{more} · {keys}", "dim")]
+
+    def context_share(self) -> float | None:
+        """How much of the history that a model is shown is used: by what the last request sent."""
+        root = self.session.root
+        last = self.view.last_sent
+        most = self.session.retinue.settings.context.max_tokens
+        return min(1.0, last / most) if root is not None and last else None
+
+
+def _default(session: ChatSession) -> str:
+    return session.retinue.model_name
+
+
+async def _run_shell(command: str, folder: Path) -> str:
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    process = await asyncio.create_subprocess_exec(
+        shell, "-c", command, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    assert process.stdout is not None
+    printed: list[bytes] = []
+    while chunk := await process.stdout.read(65536):
+        os.write(1, chunk)
+        if sum(map(len, printed)) < 4 * MOST_OUTPUT:
+            printed.append(chunk)
+    await process.wait()
+    return b"".join(printed).decode("utf-8", "replace").rstrip("\n")

@@ -1,0 +1,230 @@
+"""The chat as a person has it: keys in a real terminal, and what is on its screen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from retinue.testing import Script, call
+from retinue.testing.script import SeenRequest
+from retinue.types import ToolMessage
+
+if TYPE_CHECKING:
+    from conftest import Chat
+
+
+def _last(request: SeenRequest) -> str:
+    return request.messages[-1].text
+
+
+async def test_an_answer_is_rendered_and_stays_in_the_scrollback(chat: Chat) -> None:
+    chat.provider.add(Script(text="# Plan\n\n**bold** word\n\n```python\nx = 1\n```\n\nthe end", pieces=20))
+    await chat.open()
+    await chat.say("what now?")
+    text = await chat.until("the end")
+    assert "› what now?" in text
+    assert "bold word" in text
+    assert "```" not in await chat.until(lambda text: "1 turn" in text)
+
+
+async def test_a_message_while_it_works_is_read_before_the_next_step(chat: Chat) -> None:
+    gate = asyncio.Event()
+    chat.provider.add(Script(calls=(call("ls", path="."),), gate=gate), Script(text="as you wish"))
+    await chat.open()
+    await chat.say("look around")
+    await chat.until("Esc stops")
+    await chat.say("in French please")
+    await chat.until("in French please  (read before the next step)")
+    gate.set()
+    await chat.until("as you wish")
+    assert "in French please" in str(chat.provider.requests[1].body)
+
+
+async def test_esc_stops_the_turn_and_the_conversation_goes_on(chat: Chat) -> None:
+    chat.provider.add(
+        Script(text="the first half\n\nnever the second", hang_after=2), Script(text="still here")
+    )
+    await chat.open()
+    await chat.say("tell me a story")
+    await chat.until("Esc stops")
+    await chat.press("Escape")
+    await chat.until("stopped by the person")
+    await chat.say("are you there?")
+    text = await chat.until("still here")
+    assert "tell me a story" in str(chat.provider.requests[-1].body)
+    assert "runs resume" not in text  # one just goes on typing
+
+
+async def test_a_question_is_put_inline_with_its_diff_and_always_is_kept(chat: Chat) -> None:
+    def answer(request: SeenRequest) -> Script:
+        if isinstance(request.messages[-1], ToolMessage):
+            return Script(text="written, twice" if "again" in str(request.body) else "written")
+        return Script(calls=(call("write", path="hello.txt", content=f"hi {request.turn}\n"),))
+
+    chat.provider.handler = answer
+    await chat.open()
+    await chat.say("write hello")
+    await chat.until("[w] always, in this folder: write(hello.txt)")
+    assert "+hi 0" in await chat.text()
+    await asyncio.sleep(0.3)  # a key in the first quarter of a second was meant for something else
+    await chat.press("w")
+    await chat.until("written down: write(hello.txt)")
+    await chat.until("1 tool call")
+    await chat.say("and again")
+    text = await chat.until("written, twice")
+    assert text.count("━━ approval ") == 1
+    assert (chat.cli.folder / "hello.txt").read_text() != ""
+
+
+async def test_a_question_does_not_take_the_keys_of_what_is_being_typed(chat: Chat) -> None:
+    gate = asyncio.Event()
+    chat.provider.add(
+        Script(calls=(call("write", path="a.txt", content="x"),), gate=gate), Script(text="no then")
+    )
+    await chat.open()
+    await chat.say("write it")
+    await chat.until("Esc stops")
+    await chat.type("yes, but")
+    gate.set()
+    await chat.until("Ctrl-O opens it")
+    await chat.type(" not there")
+    assert not (chat.cli.folder / "a.txt").exists()
+    await chat.press("C-o")
+    await chat.until("━━ approval ")
+    await asyncio.sleep(0.3)
+    await chat.press("n")
+    await chat.until("why (Enter for no reason)")
+    await chat.say("")
+    await chat.until("no then")
+    assert "yes, but not there" in await chat.screen()  # the draft is where it was
+    assert not (chat.cli.folder / "a.txt").exists()
+
+
+async def test_children_live_below_and_end_on_one_line_each(chat: Chat) -> None:
+    gate = asyncio.Event()
+
+    def answer(request: SeenRequest) -> Script:
+        if "You are `code-search`" in request.system:
+            return Script(text="**Answer:** in `app.py:1`.", gate=gate)
+        if request.turn:
+            return Script(text="all three agree")
+        return Script(calls=tuple(call("code-search", query=f"question {n}") for n in range(3)))
+
+    chat.provider.handler = answer
+    await chat.open()
+    await chat.say("ask three")
+    await chat.until(lambda text: all(f"code-search  question {n}" in text for n in range(3)))
+    assert "├─" in await chat.screen()
+    gate.set()
+    await chat.until("all three agree")
+    await chat.until(lambda text: "turns" in text)
+    text = await chat.text()
+    assert "├─" not in text
+    assert text.count("code-search  question") == 3
+    await chat.say("/agents 2")
+    await chat.until("in `app.py:1`")
+
+
+async def test_what_was_cut_off_by_kill_9_goes_on_with_continue(chat: Chat) -> None:
+    chat.provider.add(Script(calls=(call("ls", path="."),)), Script(hang_after=1, text="never"))
+    await chat.open()
+    await chat.say("what is here?")
+    await chat.until("✓ ls")
+    os.kill(await chat.pid(), signal.SIGKILL)
+    await chat.until("Pane is dead")
+    await chat.close()
+    chat.provider.add(Script(text="app.py is here"))
+    await chat.open("--continue")
+    text = await chat.until("app.py is here")
+    assert "› what is here?" in text
+    assert len(chat.provider.requests) == 3  # the first reply was paid for once
+
+
+async def test_rewind_says_something_else_in_a_copy(chat: Chat) -> None:
+    chat.provider.add(Script(text="one"), Script(text="two"), Script(text="three"))
+    await chat.open()
+    for said, answered in (("first", "one"), ("parrots", "two")):
+        await chat.say(said)
+        await chat.until(f"\n{answered}")
+    await chat.say("/rewind")
+    await chat.until("2 parrots")
+    await chat.say("/rewind 2 something else")
+    await chat.until("\nthree")
+    sent = str(chat.provider.requests[-1].body)
+    assert "first" in sent
+    assert "something else" in sent
+    assert "parrots" not in sent
+
+
+async def test_sixty_columns_and_a_resize_are_enough(chat: Chat) -> None:
+    chat.columns = 60
+    chat.provider.add(Script(text="word " * 40), Script(text="more " * 40))
+    await chat.open()
+    await chat.say("talk")
+    await chat.until("1 turn")
+    assert all(len(line) <= 60 for line in (await chat.screen()).splitlines())
+    await chat.tmux("resize-window", "-x", "90", "-y", "20")
+    await chat.say("go on")
+    await chat.until(lambda text: "more more" in text and text.count("1 turn") == 2)
+    await chat.press("C-d")
+    await chat.until("Pane is dead")
+
+
+async def test_a_shell_command_of_the_person_goes_along_with_the_next_message(chat: Chat) -> None:
+    chat.provider.add(Script(text="forty-two it is"))
+    await chat.open()
+    await chat.say("!echo forty''two")
+    await chat.until("fortytwo")
+    await chat.say("what did I print? @app.py")
+    await chat.until("forty-two it is")
+    sent = str(chat.provider.requests[-1].body)
+    assert "fortytwo" in sent
+    assert "return n < 3" in sent  # the file that was mentioned
+
+
+async def test_mistakes_are_told_and_end_nothing(chat: Chat) -> None:
+    chat.provider.add(Script(text="fine"))
+    await chat.open()
+    await chat.say("/resum")
+    await chat.until("did you mean /resume?")
+    await chat.say("/attach nowhere.txt")
+    await chat.until("there is no file")
+    await chat.say("/model nobody:nothing")
+    await chat.until("✗ ")
+    await chat.say("hello")
+    await chat.until("fine")
+
+
+async def test_ten_children_at_work_write_little_to_the_terminal(chat: Chat) -> None:
+    gate = asyncio.Event()
+
+    def answer(request: SeenRequest) -> Script:
+        if "You are `code-search`" in request.system:
+            return Script(text="done", gate=gate)
+        if request.turn:
+            return Script(text="over")
+        return Script(calls=tuple(call("code-search", query=f"question {n}") for n in range(10)))
+
+    chat.provider.handler = answer
+    await chat.open()
+    written = chat.cli.home / "written"
+    await chat.tmux("pipe-pane", f"cat > {written}")
+    await chat.say("ask ten")
+    await chat.until("question 0")
+    before = written.stat().st_size
+    await asyncio.sleep(2)
+    after = written.stat().st_size
+    gate.set()
+    await chat.until("over")
+    assert after - before < 2 * 20_000  # ten spinners at eight frames a second
+
+
+async def test_plain_lines_need_no_screen(chat: Chat) -> None:
+    chat.provider.add(Script(text="said plainly"), Script(text="and again"))
+    ended = await chat.cli("chat", "--plain", input="one\ntwo\n/quit\n")
+    assert ended.code == 0
+    assert "said plainly" in ended.out
+    assert "and again" in ended.out
+    assert "\x1b" not in ended.out + ended.err
