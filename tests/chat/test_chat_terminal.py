@@ -12,7 +12,7 @@ from retinue.testing.script import SeenRequest
 from retinue.types import ToolMessage
 
 if TYPE_CHECKING:
-    from conftest import Chat
+    from chatting import Chat
 
 
 def _last(request: SeenRequest) -> str:

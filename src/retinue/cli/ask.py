@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -22,6 +22,7 @@ from retinue.cli.run_flags import RunFlags, with_run_flags
 if TYPE_CHECKING:
     from retinue.agents.loader import LoadedAgent
     from retinue.app import Retinue
+    from retinue.attachments import Attachment
     from retinue.types import AgentSpec, Effort
     from retinue.view.live import View
 
@@ -55,10 +56,21 @@ class Question:
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
     manner: Manner
     show_prompt: bool = False
+    goes_on: bool = False
+    """With the last conversation of the folder."""
 
     @classmethod
-    def of(cls, flags: RunFlags, agent: str | None, prompt: str, inputs: tuple[str, ...] = ()) -> Self:
+    def of(
+        cls,
+        flags: RunFlags,
+        agent: str | None,
+        prompt: str,
+        inputs: tuple[str, ...] = (),
+        *,
+        goes_on: bool = False,
+    ) -> Self:
         return cls(
+            goes_on=goes_on,
             agent=agent,
             prompt=prompt,
             inputs=inputs,
@@ -91,6 +103,9 @@ def ask(
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="NAME", help="Another agent than the default one.")
     ] = None,
+    continue_: Annotated[
+        bool, typer.Option("--continue", "-c", help="Go on with the last conversation of this folder.")
+    ] = False,
     *,
     flags: RunFlags,
 ) -> int:
@@ -99,13 +114,14 @@ def ask(
     \b
     Examples:
       retinue ask "where are retries decided?"
+      retinue ask --continue "and where are they tested?"
       git diff | retinue ask "what could go wrong with this?" -
       retinue ask "describe this" --attach screenshot.png --model openai:gpt-6.1-sol
       retinue ask "plan the change" --max-cost 0.50 --json | jq -r .text
     """
     from retinue.cli.prompting import read_words
 
-    return answer(Question.of(flags, agent, read_words(prompt or ())))
+    return answer(Question.of(flags, agent, read_words(prompt or ()), goes_on=continue_))
 
 
 @with_run_flags()
@@ -146,6 +162,8 @@ async def _answer(question: Question) -> int:
     quiet = question.manner.quiet
 
     async def begin(retinue: Retinue, view: View) -> tuple[str, int]:
+        if question.goes_on:
+            return await _go_on(retinue, view, question, attachments)
         agent = question.agent or retinue.settings.default_agent
         loaded = retinue.agents.get(agent)
         spec = loaded.spec
@@ -175,6 +193,33 @@ async def _answer(question: Question) -> int:
         model=question.model,
         small_model=question.small_model,
         tools=question.tools,
+    )
+
+
+async def _go_on(
+    retinue: Retinue, view: View, question: Question, attachments: Sequence[Attachment]
+) -> tuple[str, int]:
+    """The question as the next message of the last conversation of this folder."""
+    from retinue.cli.opening import resumed, rows_of_folder
+    from retinue.errors import ConfigError
+
+    rows = await rows_of_folder(retinue, 1)
+    if not rows:
+        raise ConfigError("there is no conversation in this folder to go on with", fix="leave out --continue")
+    if question.agent and question.agent != rows[0].agent:
+        raise ConfigError(
+            f"the last conversation here is with {rows[0].agent}",
+            fix="leave out --agent, or begin another one without --continue",
+        )
+    return await resumed(
+        retinue,
+        view,
+        rows[0].run_id,
+        message=question.prompt,
+        attachments=attachments,
+        settings=question.limits,
+        model=question.model,
+        yes=question.manner.yes,
     )
 
 

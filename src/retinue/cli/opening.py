@@ -6,20 +6,37 @@ A run is named by its id, by the beginning of one, or by `last`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from retinue.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
+    from retinue.attachments import Attachment
     from retinue.cli.run_flags import RunFlags
+    from retinue.events import AnyEvent
     from retinue.store.base import RunRow, Store
     from retinue.tool_files import CodePlace, ToolFiles
+    from retinue.view.live import View
 
 T = TypeVar("T")
+
+
+class ResumedWith(TypedDict, total=False):
+    """What a command says of a workflow that it takes up."""
+
+    message: str | None
+    attachments: Sequence[Attachment]
+    take_over: bool
+    settings: Mapping[str, Any]
+    model: str | None
+    yes: bool
+
+
 PAGE = 500
 LEAST_OF_ID = 2
 """Characters of an id by which a run may be meant."""
@@ -82,6 +99,31 @@ def refuse_absent(db: str | None) -> None:
     is_word = path is not None and db == path.name and "." not in path.name
     if path is not None and not is_word and not path.exists():
         raise StoreError(f"there is no database {path}: look at --db. The first 'retinue ask' makes one")
+
+
+async def rows_of_folder(retinue: Retinue, limit: int, *, but: str = "") -> list[RunRow]:
+    """Workflows that worked in the folder of this one, newest first."""
+    from retinue.store.base import RunFilter
+
+    rows = await retinue.runs(RunFilter(roots_only=True, limit=PAGE))
+    return [row for row in rows if row.run_id != but and same_folder(row.cwd, retinue.cwd)][:limit]
+
+
+def same_folder(folder: str, other: Path) -> bool:
+    return bool(folder) and os.path.realpath(folder) == os.path.realpath(other)
+
+
+async def resumed(retinue: Retinue, view: View, run_id: str, **given: Unpack[ResumedWith]) -> tuple[str, int]:
+    """Take a workflow up and show the view its past. Returns the id of its root and the place it knows."""
+    known = 0
+
+    def show_past(past: Sequence[AnyEvent]) -> None:
+        nonlocal known
+        known = past[-1].pos
+        for event in past:
+            view.tree.apply(event)
+
+    return await retinue.resume(run_id, show_past=show_past, **given), known
 
 
 async def find_run(retinue: Retinue, text: str) -> RunRow:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +18,6 @@ from retinue.cli import options as o
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
-    from retinue.events import AnyEvent
     from retinue.view.live import View
 
 PATIENCE = 5.0
@@ -99,6 +98,7 @@ def resume(
       retinue runs resume last --max-turns 60 --max-cost 2
     """
     from retinue.cli.foreground import Manner, folder_of, in_foreground, output_of, stored_run
+    from retinue.cli.opening import resumed
     from retinue.cli.run_flags import limits_of
 
     manner = Manner(
@@ -114,24 +114,16 @@ def resume(
         async with stored_run(run, db) as (row, store):
 
             async def begin(retinue: Retinue, view: View) -> tuple[str, int]:
-                known = 0
-
-                def show_past(past: Sequence[AnyEvent]) -> None:
-                    nonlocal known
-                    known = past[-1].pos
-                    for event in past:
-                        view.tree.apply(event)
-
-                root_id = await retinue.resume(
+                return await resumed(
+                    retinue,
+                    view,
                     row.run_id,
                     message=message,
                     take_over=take_over,
                     yes=yes,
                     settings=limits,
                     model=model,
-                    show_past=show_past,
                 )
-                return root_id, known
 
             return await in_foreground(begin, manner, db=store, cwd=folder_of(row), tools=tools or ())
 

@@ -6,15 +6,14 @@ done is in the log alone; a conversation is taken up again by its id, here or on
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from retinue.cli.opening import rows_of_folder, same_folder
 from retinue.errors import ConfigError
 from retinue.events import AnyEvent, Event, LiveEvent, MessageReceived, RunStarted
-from retinue.store.base import RunFilter, RunRow
+from retinue.store.base import RunRow
 from retinue.story import Node, Story
 from retinue.types import Effort, Report
 
@@ -46,10 +45,6 @@ class Said:
 
     text: str
     before: int
-
-
-def _same(folder: str, other: Path) -> bool:
-    return os.path.realpath(folder) == os.path.realpath(other)
 
 
 class ChatSession:
@@ -177,7 +172,7 @@ class ChatSession:
     async def take_up(self, row: RunRow) -> Sequence[AnyEvent]:
         """Go on with an earlier conversation. Returns all that happened in it."""
         self._refuse_at_work()
-        if row.cwd and not _same(row.cwd, self.retinue.cwd):
+        if row.cwd and not same_folder(row.cwd, self.retinue.cwd):
             raise ConfigError(
                 f"{row.run_id} worked in {row.cwd}", fix=f"cd {row.cwd} && retinue chat --resume {row.run_id}"
             )
@@ -206,9 +201,7 @@ class ChatSession:
 
     async def earlier(self, limit: int = 20) -> list[RunRow]:
         """Conversations of this folder, newest first."""
-        rows = await self.retinue.runs(RunFilter(roots_only=True, limit=200))
-        mine = [row for row in rows if row.cwd and _same(row.cwd, self.retinue.cwd)]
-        return [row for row in mine if row.run_id != self.run_id][:limit]
+        return await rows_of_folder(self.retinue, limit, but=self.run_id)
 
     async def said(self) -> list[Said]:
         """What the person said in this conversation, first to last."""
