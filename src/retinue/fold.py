@@ -23,6 +23,7 @@ from retinue.events import (
     CancelRequested,
     ChildEnded,
     ChildStarted,
+    CopyLeft,
     Event,
     FilesChanged,
     GuardSpoke,
@@ -236,6 +237,10 @@ def _files_changed(state: RunState, event: FilesChanged) -> None:
             state.seen_files[change.path] = change.after.sha256
 
 
+def _copy_left(state: RunState, event: CopyLeft) -> None:
+    state.copy_left = event if event.files or event.left_out else None
+
+
 def _tool_returned(state: RunState, event: ToolReturned) -> None:
     begun = state.begun.pop(event.call_id, None)
     state.shows.update(dict.fromkeys(event.shows))
@@ -246,6 +251,10 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
         del state.waiting[asked.approval_id]  # refused after a restart: nobody waits for an answer any more
     state.use(event.usage)
     _take_mistakes(state, event)
+    if event.unmerged > 0:
+        state.unmerged.add(event.merge_of)
+    elif event.unmerged < 0:
+        state.unmerged.discard(event.merge_of)
     call = state.calls.get(event.call_id)
     message = ToolMessage(
         call_id=event.call_id,
@@ -406,7 +415,7 @@ def _child_ended(state: RunState, event: ChildEnded) -> None:
 def _open_turn(state: RunState) -> None:
     state.report, state.at_work, state.stopped, state.owed = None, 0, None, None
     state.answered = state.messages[-1] if state.messages else None
-    state.unknown, state.lately, state.mistakes = None, {}, []
+    state.unknown, state.lately, state.mistakes, state.unmerged = None, {}, [], set()
     state.output = None  # what an answer has to be is said for one turn
 
 
@@ -425,10 +434,10 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
         state.asks[event.message_id] = event
     # The next turn of a conversation: what the last one lacked is not missing in it.
     if next_turn(state.standing, event):
-        lately, mistakes = state.lately, state.mistakes
+        lacked = state.lately, state.mistakes, state.unmerged
         _open_turn(state)
         if event.opens and event.sender == "parent":  # but what a piece of work lacked counts for the next
-            state.lately, state.mistakes = lately, mistakes
+            state.lately, state.mistakes, state.unmerged = lacked
     if event.output is not None:
         state.output = event.output
     if event.sender == "person" or event.opens:  # what was done before does not count for what is asked now
@@ -551,6 +560,7 @@ _HANDLERS: dict[type[Event], Any] = {
     ToolCalled: _tool_called,
     ToolReturned: _tool_returned,
     FilesChanged: _files_changed,
+    CopyLeft: _copy_left,
     ApprovalRequested: _approval_requested,
     ApprovalAnswered: _approval_answered,
     CallReviewed: _call_reviewed,

@@ -26,6 +26,7 @@ from retinue.errors import (
     unwind,
 )
 from retinue.events import (
+    CopyLeft,
     ErrorRaised,
     GuardSpoke,
     MessageReceived,
@@ -38,7 +39,7 @@ from retinue.events import (
 )
 from retinue.guards import GuardSaid
 from retinue.models.prices import paid_for
-from retinue.run import Problem, Run, storable
+from retinue.run import CopyWork, Problem, Run, storable
 from retinue.sources import Checked
 from retinue.types import (
     AssistantMessage,
@@ -81,6 +82,8 @@ class Ending:
     """Characters at the end of the text that are about its copy of the project."""
     in_copy: tuple[str, ...] = ()
     """What was changed there."""
+    work: CopyWork | None = None
+    """What of it is not in the project."""
 
 
 async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = None) -> Report:
@@ -94,9 +97,10 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
         at_work = run.left(run) if ending.answered else 0
         run.play_cuts()
         report = _report(run, ending, checked, at_work)
+        left = _copy_left(run, ending.work)
         finished = run.log.stamp(RunFinished, report=report, of_copy=ending.of_copy)
         try:
-            await run.log.commit(finished)
+            await run.log.commit(*left, finished)
         except asyncio.CancelledError:
             if not at_work:
                 raise
@@ -108,6 +112,16 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
     if stopped and run.cancel_reason is None:  # not asked for by anyone here:
         raise asyncio.CancelledError  # whoever awaits this run is being cancelled too
     return finished.report
+
+
+def _copy_left(run: Run, work: CopyWork | None) -> list[CopyLeft]:
+    """What is in its copy of the project alone, where that is anything or was before."""
+    if work is None:
+        return []
+    more = int(bool(work.files or work.left_out)) - int(run.state.copy_left is not None)
+    if not (work.files or work.left_out or more):
+        return []
+    return [run.log.stamp(CopyLeft, **asdict(work), more=more)]
 
 
 async def _turn(run: Run, prepare: Callable[[], Awaitable[None]] | None) -> tuple[Ending, Checked, bool]:
@@ -165,6 +179,7 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
             checked = await context.check_sources(run, text)
             closing = await run.closing(run)
             told = replace(ending, text=text + closing.text, of_copy=len(closing.text), in_copy=closing.files)
+            told = replace(told, work=closing.work)
             return told, checked, stopped
         except asyncio.CancelledError:
             ending, stopped = _cancelled(run), True

@@ -275,12 +275,23 @@ class Judge(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CopyWork:
+    """What is in a copy of the project and not in the project: paths to merge, and those that cannot be."""
+
+    branch: str = ""
+    files: int = 0
+    left_out: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Closing:
     """What a report says of the copy of the project that its run worked in, below its text; and the paths
     that were changed there."""
 
     text: str = ""
     files: tuple[str, ...] = ()
+    work: CopyWork | None = None
+    """None: it has no copy, or nobody knows."""
 
 
 class Linger(Protocol):

@@ -19,6 +19,7 @@ from retinue.events import (
     CancelRequested,
     ChildEnded,
     ChildStarted,
+    CopyLeft,
     GuardSpoke,
     LimitReached,
     MessageReceived,
@@ -189,6 +190,10 @@ class RunState:
     """The ends since a person last spoke to this run, by child and call: what they lack counts."""
     mistakes: list[Mistake] = field(default_factory=list[Mistake])
     """Calls since then by which no child started, and that no later one stands in for."""
+    copy_left: CopyLeft | None = None
+    """What of its work is in its copy of the project alone."""
+    unmerged: set[str] = field(default_factory=set[str])
+    """Children since a person last spoke whose work was to be merged and was not."""
     telling: dict[str, Usage] = field(default_factory=dict[str, Usage])
     """What it took to word the ends of a child for this run, by the child."""
     sources: list[Source] = field(default_factory=list[Source])

@@ -246,6 +246,7 @@ def _returned(before: Standing, event: ToolReturned) -> Standing:
         denied=int(event.not_run == "denied"),
         refused=int(event.not_run == "unattended"),
         not_started=event.not_started - event.corrects,
+        incomplete=event.unmerged,
     )
     return _with(before, **_lacking(before, lacks))
 
@@ -325,7 +326,8 @@ def _begins(event: StepStarted) -> bool:
 
 
 def _lacks(event: ToolReturned) -> bool:
-    return event.not_started > 0 or event.corrects > 0 or event.not_run in ("unattended", "denied")
+    counted = event.not_started or event.corrects or event.unmerged
+    return bool(counted) or event.not_run in ("unattended", "denied")
 
 
 def _leaves_lacking(event: ChildEnded) -> bool:

@@ -249,6 +249,8 @@ def _note(run: Run, call: ToolCall, name: str, result: ToolResult, duration: int
         passing=result.passing,
         not_run=result.not_run,
         not_started=result.not_started,
+        merge_of=result.merge_of,
+        unmerged=result.unmerged,
         wrong=result.wrong,
         meant=result.meant,
         corrects=result.corrects,

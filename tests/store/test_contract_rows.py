@@ -73,6 +73,8 @@ async def test_a_run_has_a_row_as_soon_as_it_starts(store: Store) -> None:
         parked_until=None,
         metadata_json="{}",
         effort="",
+        copy_left=0,
+        unmerged=0,
     )
     assert await store.run("nobody") is None
 

@@ -27,6 +27,12 @@ def lines_of(copies: list[UnmergedCopy]) -> list[str]:
     lines: list[str] = []
     for copy in copies:
         where = f"branch {copy.branch}" if copy.branch else copy.path
+        if not copy.path:
+            left = count(copy.files + copy.left_out, "file")
+            branch = f", or its branch by hand: git merge {on_a_line(copy.branch)}" if copy.branch else ""
+            said = f"! not in the project: {left} of {copy.agent}; its copy is not here"
+            lines.append(f"{said}: merge it where it ran{branch}")
+            continue
         what = (
             count(copy.files, "file")
             if copy.files

@@ -113,19 +113,18 @@ def list_runs(
         limit=limit,
     )
 
-    async def found(retinue: Retinue) -> tuple[list[RunRow], list[tuple[RunRow, str]], dict[str, int]]:
+    async def found(retinue: Retinue) -> tuple[list[RunRow], list[tuple[RunRow, str]]]:
         rows = await retinue.shown.runs(which)
         if not rows and agent is not None:
             await _check_agent(retinue, agent)
-        copies = await retinue.changes.counted(rows, retinue.services.worktrees)
-        return rows, await advice(retinue, rows, most=3), copies
+        return rows, await advice(retinue, rows, most=3)
 
-    rows, stopped, copies = with_retinue(db, found)
+    rows, stopped = with_retinue(db, found)
     if json:
         for row in rows:
-            _print_json({**to_builtins(row), "unmerged": copies.get(row.run_id, 0)})
+            _print_json(to_builtins(row))
     else:
-        _print_list(rows, stopped, copies)
+        _print_list(rows, stopped)
     return exits.OK
 
 
@@ -172,7 +171,7 @@ def _print_json(value: Any) -> None:
     out_json(msgspec.json.encode(value).decode())
 
 
-def _print_list(listed: list[RunRow], stopped: list[tuple[RunRow, str]], copies: dict[str, int]) -> None:
+def _print_list(listed: list[RunRow], stopped: list[tuple[RunRow, str]]) -> None:
     from retinue.view.paint import note
     from retinue.view.table import TableColumn, print_table
 
@@ -189,7 +188,7 @@ def _print_list(listed: list[RunRow], stopped: list[tuple[RunRow, str]], copies:
         TableColumn(title="TASK", flexible=True),
     )
     if listed:
-        print_table(heads, [_row(row, folders, copies.get(row.run_id, 0)) for row in listed], sys.stdout)
+        print_table(heads, [_row(row, folders) for row in listed], sys.stdout)
         for row, said in stopped:
             note(f"{row.run_id} {said}", "yellow")
     else:
@@ -208,7 +207,8 @@ def _standing(row: RunRow) -> str:
     return f"{stands}, limit until {words.at_moment(row.parked_until, time.time())}"
 
 
-def _row(row: RunRow, folders: bool, copies: int) -> list[tuple[str, str]]:
+def _row(row: RunRow, folders: bool) -> list[tuple[str, str]]:
+    from retinue.standing import OPEN
     from retinue.view import words
     from retinue.view.picture import MARKS
 
@@ -216,7 +216,7 @@ def _row(row: RunRow, folders: bool, copies: int) -> list[tuple[str, str]]:
     mark, style = MARKS[row.outcome]
     return [
         (row.run_id[:12] if terminal else row.run_id, "bold"),
-        (f"{mark} {_standing(row)}{', unmerged' if copies else ''}", style),
+        (f"{mark} {_standing(row)}{', unmerged' if row.unmerged and row.outcome not in OPEN else ''}", style),
         (("↳ " if row.depth else "") + row.agent, ""),
         (words.ago(row.created_at) if terminal else words.moment(row.created_at), "dim"),
         (words.duration(row.seconds(time.time())), ""),
@@ -363,7 +363,15 @@ class _EventPrinter:
         self._agents: dict[str, str] = {}
 
     def show(self, event: Any) -> None:
-        from retinue.events import ChangesUndone, Event, FilesChanged, RunFinished, RunStarted, encode
+        from retinue.events import (
+            ChangesUndone,
+            CopyLeft,
+            Event,
+            FilesChanged,
+            RunFinished,
+            RunStarted,
+            encode,
+        )
         from retinue.view.paint import out_json, put
         from retinue.view.transcript import event_line
 
@@ -371,7 +379,7 @@ class _EventPrinter:
             return
         if isinstance(event, RunStarted):
             self._agents[event.run_id] = event.spec.name
-        if event.parent_id is None and not isinstance(event, ChangesUndone | FilesChanged):
+        if event.parent_id is None and not isinstance(event, ChangesUndone | CopyLeft | FilesChanged):
             self.over = isinstance(event, RunFinished) and not event.report.at_work
         if self.only not in (None, event.run_id):
             return

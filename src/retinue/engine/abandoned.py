@@ -20,6 +20,7 @@ from retinue.events import (
     AnyEvent,
     CancelRequested,
     ChangesUndone,
+    CopyLeft,
     Event,
     FilesChanged,
     LiveEvent,
@@ -91,7 +92,9 @@ def who(taken: Taken) -> str:
 def refuse_if_completed(events: Sequence[AnyEvent], root_id: str) -> None:
     """A run that has nothing left to do is not taken up to do nothing."""
     own = (
-        e for e in reversed(events) if e.run_id == root_id and not isinstance(e, ChangesUndone | FilesChanged)
+        e
+        for e in reversed(events)
+        if e.run_id == root_id and not isinstance(e, ChangesUndone | CopyLeft | FilesChanged)
     )
     last = next(own, None)
     if isinstance(last, RunFinished) and last.report.status == "completed" and not last.report.at_work:

@@ -23,6 +23,7 @@ from retinue.events import (
     ChangesUndone,
     ChildEnded,
     ChildStarted,
+    CopyLeft,
     Event,
     FilesChanged,
     GuardSpoke,
@@ -146,7 +147,7 @@ def _grouped(events: Sequence[Event], copied: Set[tuple[str, str]]) -> dict[Grou
     for event in events:
         if isinstance(event, RunResumed | StepRetried | CallCut | LimitReached | LimitPassed):
             continue  # how it got there is not what came out
-        if isinstance(event, FilesChanged | ChangesUndone):
+        if isinstance(event, FilesChanged | ChangesUndone | CopyLeft):
             continue  # a replay changes no file
         if (
             isinstance(event, StepStarted)

@@ -26,6 +26,7 @@ from retinue.events import (
     ChangesUndone,
     ChildEnded,
     ChildStarted,
+    CopyLeft,
     FilesChanged,
     HistoryPruned,
     MessageReceived,
@@ -62,7 +63,9 @@ def beginning(events: Sequence[AnyEvent], at: int | None, *, goes_on: bool) -> S
             f"there is no event {at} in {root_id}: the last one is {events[-1].pos}",
             fix="'retinue runs events' lists them with their numbers",
         )
-    last = next(event for event in reversed(kept) if not isinstance(event, ChangesUndone | FilesChanged))
+    last = next(
+        event for event in reversed(kept) if not isinstance(event, ChangesUndone | CopyLeft | FilesChanged)
+    )
     over = isinstance(last, RunFinished) and last.run_id == root_id and not last.report.at_work
     if over and not goes_on:
         raise ConfigError(
@@ -189,6 +192,8 @@ def _carried(events: Sequence[AnyEvent]) -> Iterator[AnyEvent]:
     opened = {(e.run_id, e.message_id) for e in events if isinstance(e, MessageReceived) and e.opens}
     unused = _unused_answers(events)
     for event in events:
+        if isinstance(event, CopyLeft):
+            continue  # the copy is of the old run
         if isinstance(event, ChildStarted) and event.child_id not in began:
             continue  # cut between the two halves of one write: this child was not started
         if isinstance(event, ChildStarted) and event.continues and _asked(event) not in opened:

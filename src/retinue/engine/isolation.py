@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,11 @@ from retinue.engine.preview import UNSEEN
 from retinue.engine.tree import RunTree
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import Refused, ToolError
+from retinue.events import CopyLeft, now
 from retinue.git import GitFailed
-from retinue.run import Closing, Run
-from retinue.threads import to_its_end
+from retinue.run import Closing, CopyWork, Run
+from retinue.store.base import Store
+from retinue.threads import to_its_end, undisturbed
 from retinue.tools.base import Admit, Preview, ShownCall, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.tools.diff import on_a_line
@@ -102,7 +104,7 @@ class Isolation:
             log.warning("what %s changed in its copy could not be told: %s", run.id, error)
             where = worktrees.path(run.id)
             told = Closing(text=f"\n\n[It worked in a copy of the project, which is in {where}.]")
-        return told if run.output_schema is None else Closing(files=told.files)
+        return told if run.output_schema is None else replace(told, text="")
 
     def _closing(self, worktrees: Worktrees, run: Run) -> Closing:
         copy = worktrees.copy_of(run.id)
@@ -116,11 +118,12 @@ class Isolation:
             if any(worktrees.changes(each, settings))
         ]
         where = f"branch {copy.branch}" if copy.branch else f"folder {worktrees.path(run.id)}"
+        work = CopyWork(branch=copy.branch, files=len(changes), left_out=len(left_out))
         if not changes:
             nothing = (
                 f"[Isolated: {where}. It changed nothing in its copy of the project that can be merged.]"
             )
-            return Closing(text="\n\n" + "\n".join([nothing, *_not_merged(left_out), *below]))
+            return Closing(text="\n\n" + "\n".join([nothing, *_not_merged(left_out), *below]), work=work)
         try:
             worktrees.commit(copy, changes)
         except GitFailed as error:  # its agent may have done anything to it: the branch is not what is merged
@@ -140,7 +143,7 @@ class Isolation:
             f"'retinue runs merge {run.id}' merges it.]"
         )
         text = "\n\n" + "\n".join([head, *lines, "", shown[:MOST_DIFF] + cut])
-        return Closing(text=text, files=tuple(change.path for change in changes))
+        return Closing(text=text, files=tuple(change.path for change in changes), work=work)
 
     async def sweep(self) -> None:
         """At the end of the workflow: copies that nothing was changed in go, the others are kept."""
@@ -220,9 +223,24 @@ class Isolation:
         async with self._turn(child_id):
             # Here and not in the thread: whoever is to ask it again comes before this, or waits for the turn.
             self._refuse_at_work(child_id)
-            return await to_its_end(self._merge, ctx, child_id, rest)
+            return await undisturbed(self._merge_and_tell(ctx, child_id, rest))
 
-    def _merge(self, ctx: ToolContext, child_id: str, rest: bool) -> ToolResult:
+    async def _merge_and_tell(self, ctx: ToolContext, child_id: str, rest: bool) -> ToolResult:
+        """Merge, and write down what is left in the copy: it is the child's own, which has ended."""
+        before = child_id in self._tree.run(ctx.run_id).state.unmerged
+        try:
+            done = await to_its_end(self._merge, ctx, child_id, rest)
+        except MergeConflict as error:
+            return ToolResult(text=str(error), is_error=True, merge_of=child_id, unmerged=0 if before else 1)
+        config = self._config
+        told = await tell_left(config.store, self._tree.root_id, child_id, done.work)
+        for event in told:
+            config.publish(event)
+        failed = done.result.is_error
+        unmerged = int(failed) - int(before)
+        return replace(done.result, merge_of=child_id, unmerged=unmerged)
+
+    def _merge(self, ctx: ToolContext, child_id: str, rest: bool) -> MergeDone:
         run = self._tree.run(ctx.run_id)
         worktrees, copy = self._mergeable(run, child_id)
         asked = ctx.call_id in run.state.answers
@@ -247,7 +265,42 @@ class Isolation:
             if concern is not None:  # it came to be so after the rules were asked
                 raise ToolError(f"not merged: {concern.why}. Call {MERGE} again: a person is asked")
 
-        return merged(worktrees, copy, settings, rest=rest, check=check, withheld=withheld).result
+        return merged(worktrees, copy, settings, rest=rest, check=check, withheld=withheld)
+
+
+async def tell_left(store: Store, root_id: str, run_id: str, work: CopyWork) -> list[CopyLeft]:
+    """Write down what is in the copy of a run that has ended, where that is another than its log says.
+
+    Called by whoever merges or throws away, while nobody else works on that run.
+    """
+    log = await store.events(root_id, run_id=run_id)
+    if not log:
+        return []  # deleted since
+    said = next((e for e in reversed(log) if isinstance(e, CopyLeft)), None)
+    now_left, was_left = (
+        bool(work.files or work.left_out),
+        said is not None and bool(said.files or said.left_out),
+    )
+    same = said is not None and (said.files, said.left_out) == (work.files, work.left_out)
+    if same or not (now_left or was_left):
+        return []
+    last = log[-1]
+    event = CopyLeft(
+        run_id=run_id,
+        root_id=root_id,
+        parent_id=last.parent_id,
+        depth=last.depth,
+        seq=last.seq + 1,
+        at=now(),
+        **asdict(work),
+        more=int(now_left) - int(was_left),
+    )
+    await store.append([event])
+    return [event]
+
+
+class MergeConflict(ToolError):
+    """The project was changed meanwhile where the copy was, so that nothing is merged."""
 
 
 def _concern_of(run: Run, plan: MergePlan, environ: Mapping[str, str]) -> Concern | None:
@@ -288,10 +341,11 @@ def _writing(run: Run, path: str) -> Asked:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MergeDone:
-    """What a merge did. `whole`: nothing is left in the copy that is not in the project."""
+    """What a merge did. `whole`: nothing is left in the copy that is not in the project; else `work` is."""
 
     result: ToolResult
     whole: bool
+    work: CopyWork
 
 
 def merged(
@@ -313,7 +367,7 @@ def merged(
         check(plan)
         if plan.conflicts and not rest:
             told = "\n".join([*conflicts(plan, withheld), *_not_merged(plan.left_out)])
-            raise ToolError(
+            raise MergeConflict(
                 f"not merged, since the project was changed meanwhile:\n{told}\nMake these changes "
                 f"yourself, or merge the rest with {spelt}."
             )
@@ -336,7 +390,8 @@ def merged(
         for each in below
     ]
     result = ToolResult(text="\n".join(lines), is_error=bool(failed), files=tuple(paths))
-    return MergeDone(result=result, whole=whole)
+    left = CopyWork(branch=copy.branch, files=len(plan.conflicts) + len(failed), left_out=len(plan.left_out))
+    return MergeDone(result=result, whole=whole, work=left)
 
 
 def _not_merged(left_out: Sequence[str]) -> list[str]:

@@ -350,6 +350,8 @@ class Player:
                 passing=found.passing,
                 not_run=found.not_run,
                 not_started=found.not_started,
+                merge_of=found.merge_of,
+                unmerged=found.unmerged,
                 wrong=found.wrong,
                 meant=found.meant,
                 children=found.children,

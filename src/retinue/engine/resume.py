@@ -349,12 +349,14 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
     """
     tree, config = workflow.tree, workflow.tree.config
     events = await config.store.events(tree.root_id, run_id=run_id)
-    state = fold(events)
-    if state.started is None:
+    if not events or not isinstance(events[0], RunStarted):
         raise RunError(f"the log of {run_id} is missing", run_id=run_id)
-    spec, depth = state.started.spec, state.started.depth
+    spec, depth = events[0].spec, events[0].depth
     await config.identify(spec, parent)
     await workflow.isolation.prepare(run_id, spec, parent)
+    # Again: a merge that was at work until now has written to it.
+    events = await config.store.events(tree.root_id, run_id=run_id)
+    state = fold(events)
     check_goes_on(parent)
     budget = parent.budget.carve(spec.limits, name=spec.name, turns=config.turns_needed(spec, depth))
     try:

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import msgspec
 
-from retinue.engine.isolation import MERGE, MergeDone, merged
+from retinue.engine.isolation import MERGE, MergeDone, merged, tell_left
 from retinue.engine.recorder import MOST_AFTER, KeptBytes, kept_bytes, not_kept
 from retinue.engine.shadows import Shadows
 from retinue.engine.shown import ShownRuns
 from retinue.engine.undo import ChangeSet, Content, Undone, change_set, content_of, undo
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import ConfigError, Fenced, RunError, ToolError
-from retinue.events import AnyEvent, ChangesUndone, FilesChanged, LiveEvent, RunStarted, now
+from retinue.events import AnyEvent, ChangesUndone, CopyLeft, FilesChanged, LiveEvent, RunStarted, now
+from retinue.run import CopyWork
 from retinue.settings import UndoSettings
 from retinue.shadow import WORKTREE, Shadow, forget_in, waits
 from retinue.standing import OPEN
@@ -35,16 +36,14 @@ PAGE = 500
 
 
 class UnmergedCopy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run made in its copy of the project, and nobody has merged or thrown away.
-
-    Read from the copies, not from the log: a person may do either long after the run.
-    """
+    """What a run made in its copy of the project, and nobody has merged or thrown away."""
 
     run_id: str
     agent: str
     branch: str
     """Empty where the project is not in git."""
     path: str
+    """The folder of the copy; empty where that is not here: on another machine, or removed by hand."""
     files: int
     """That merging would change, those with conflicts included."""
     conflicts: int
@@ -198,6 +197,7 @@ class WorkflowChanges:
                     made = done[0].result.files if done else ()
                     lost = [each for each in changes if each.path not in made]
                     await self._write(root.run_id, lost, void=True)
+                await self._tell_left(root.run_id, run_id, done[0].work)
                 return done[0]
 
             return await undisturbed(merge())
@@ -217,33 +217,37 @@ class WorkflowChanges:
         return [(copy, await to_its_end(self._plan, copy, worktrees)) for copy in mine]
 
     async def not_in_project(self, run_id: str, worktrees: Worktrees) -> list[UnmergedCopy]:
-        """The work of a workflow, or of a child, that is not in the project; none while it works."""
-        return [
-            UnmergedCopy(
-                run_id=copy.run_id,
-                agent=copy.agent,
-                branch=copy.branch,
-                path=str(worktrees.path(copy.run_id)),
-                files=len(plan.going) + len(plan.conflicts),
-                conflicts=len(plan.conflicts),
-                left_out=len(plan.left_out),
-                above={each.run_id: each.agent for each in worktrees.above(copy)},
-            )
-            for copy, plan in await self.unmerged(run_id, worktrees)
-            if plan.going or plan.conflicts or plan.left_out
-        ]
+        """The work of a workflow, or of a child, that is not in the project; none while it works.
 
-    async def counted(self, rows: Sequence[RunRow], worktrees: Worktrees) -> dict[str, int]:
-        """How many copies each of these has, itself or below it: one without changes goes with its workflow.
-
-        Rows of a list, so nothing is compared with the project. None has any while it works.
+        That there is some its log says; what merging would do, the copy, if it is here.
         """
-        copies = await asyncio.to_thread(worktrees.all)
-        found: dict[str, int] = {}
-        for copy in copies:
-            for run_id in {copy.root_id, copy.run_id, *(each.run_id for each in worktrees.above(copy))}:
-                found[run_id] = found.get(run_id, 0) + 1
-        return {row.run_id: found.get(row.run_id, 0) for row in rows if row.outcome not in OPEN}
+        row = await self._row(run_id)
+        root = row if row.parent_id is None else await self._row(row.root_id)
+        if root.outcome in OPEN:
+            return []
+        found = {copy.run_id: (copy, plan) for copy, plan in await self.unmerged(run_id, worktrees)}
+        rows = await self._store.tree(row.root_id) if row.unmerged else ()
+        known = {each.run_id: each for each in _below_row(rows, run_id) if each.copy_left}
+        here = [
+            _unmerged(copy, plan, worktrees)
+            for copy, plan in found.values()
+            if plan.going or plan.conflicts or plan.left_out or copy.run_id in known
+        ]
+        return here + [await self._elsewhere(each) for name, each in known.items() if name not in found]
+
+    async def _elsewhere(self, row: RunRow) -> UnmergedCopy:
+        """What the log says of a copy that is not here."""
+        log = await self._store.events(row.root_id, run_id=row.run_id)
+        said = next(e for e in reversed(log) if isinstance(e, CopyLeft))
+        return UnmergedCopy(
+            run_id=row.run_id,
+            agent=row.agent,
+            branch=said.branch,
+            path="",
+            files=said.files,
+            conflicts=0,
+            left_out=said.left_out,
+        )
 
     def _plan(self, copy: Copy, worktrees: Worktrees) -> MergePlan:
         if not Path(copy.source).is_dir():
@@ -293,8 +297,16 @@ class WorkflowChanges:
                     f"copies were made of the copy of {run_id}, and are not merged: {names}",
                     fix="merge or discard those first",
                 )
-            await to_its_end(worktrees.remove, copy, self._settings)
-            await to_its_end(worktrees.clear_above, copy, self._settings)
+            await undisturbed(self._discard(copy, worktrees))
+
+    async def _discard(self, copy: Copy, worktrees: Worktrees) -> None:
+        await to_its_end(worktrees.remove, copy, self._settings)
+        await self._tell_left(copy.root_id, copy.run_id, CopyWork(branch=copy.branch))
+        await to_its_end(worktrees.clear_above, copy, self._settings)
+
+    async def _tell_left(self, root_id: str, run_id: str, work: CopyWork) -> None:
+        for event in await tell_left(self._store, root_id, run_id, work):
+            self._publish(event)
 
     async def _with_bytes(self, root_id: str, copy: Copy, plan: MergePlan) -> tuple[FileChange, ...]:
         """What a person's merge changes, once the bytes that it replaces are kept."""
@@ -360,6 +372,29 @@ class WorkflowChanges:
 
     def _known_shadow(self, project: Path) -> Shadow | None:
         return self._shadows.of(project, self._settings, make=False) if project.is_dir() else None
+
+
+def _unmerged(copy: Copy, plan: MergePlan, worktrees: Worktrees) -> UnmergedCopy:
+    return UnmergedCopy(
+        run_id=copy.run_id,
+        agent=copy.agent,
+        branch=copy.branch,
+        path=str(worktrees.path(copy.run_id)),
+        files=len(plan.going) + len(plan.conflicts),
+        conflicts=len(plan.conflicts),
+        left_out=len(plan.left_out),
+        above={each.run_id: each.agent for each in worktrees.above(copy)},
+    )
+
+
+def _below_row(rows: Sequence[RunRow], run_id: str) -> list[RunRow]:
+    """A run of a tree and everything below it. Parents come before their children."""
+    inside, found = {run_id}, list[RunRow]()
+    for row in rows:
+        if row.run_id in inside or row.parent_id in inside:
+            inside.add(row.run_id)
+            found.append(row)
+    return found
 
 
 def _same_folder(one: str, other: str) -> bool:

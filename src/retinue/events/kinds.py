@@ -241,6 +241,11 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     """Tools that the run is shown from now on: those that a search of MCP servers found."""
     images: tuple[Image, ...] = ()
     """Pictures that it gave back, for models that take them."""
+    merge_of: str = ""
+    """The child whose copy of the project was to be merged."""
+    unmerged: int = 0
+    """1: that was not done, for a conflict or since a file could not be written; -1: it is done now, after it
+    had not been."""
     outcome: Outcome | Literal[""] = ""
     """How the call ended in one word: one that waited for children as the worst of them. Empty in a log from
     before this was kept; `story.with_facts` fills it in."""
@@ -270,6 +275,19 @@ class ChangesUndone(Event, frozen=True, kw_only=True, tag="changes_undone"):
     left: tuple[str, ...] = ()
     """What stayed as it was, and why."""
     by: str = "person"
+
+
+class CopyLeft(Event, frozen=True, kw_only=True, tag="copy_left"):
+    """What a run made in its copy of the project and the project has not. Written when the run ends, and when
+    it is otherwise since: merged, in whole or in part, or thrown away. In its own log, also after its end."""
+
+    branch: str = ""
+    files: int = 0
+    """That could be merged."""
+    left_out: int = 0
+    """Paths that cannot be."""
+    more: int = 0
+    """By how much there are more such copies than before it: 1, 0 or -1."""
 
 
 class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requested"):
@@ -505,6 +523,7 @@ AnyEvent = (
     | ToolReturned
     | FilesChanged
     | ChangesUndone
+    | CopyLeft
     | ApprovalRequested
     | ApprovalAnswered
     | CallReviewed

@@ -82,6 +82,10 @@ class RunOut(Shown):
     metadata: dict[str, str] = Field(
         description="what the program that started it says of it; of a root alone"
     )
+    copy_left: int = Field(description="1 where its own copy of the project has work that is not in it")
+    unmerged: int = Field(
+        description="copies of the project, its own and those of runs below it, with work that is not in it"
+    )
     total: Total
     shortfall: ShortfallOut
 
@@ -123,7 +127,7 @@ class UnmergedOut(Shown):
     run_id: str
     agent: str
     branch: str = Field(description="in git, the branch it is on")
-    path: str = Field(description="the folder of the copy")
+    path: str = Field(description="the folder of the copy; empty where that is not on this machine, or gone")
     files: int = Field(description="that merging would change, those with conflicts included")
     conflicts: int
     left_out: int = Field(description="paths that cannot be merged")

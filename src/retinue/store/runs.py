@@ -21,6 +21,7 @@ from retinue.events import (
     CallCut,
     CallReviewed,
     ChildEnded,
+    CopyLeft,
     Event,
     HistoryPruned,
     MessageReceived,
@@ -128,7 +129,8 @@ class RunRow(Struct, frozen=True, kw_only=True):
     on it, `metadata_json` what the program said of it.
 
     `parked_until` is when a run that waits for such a limit asks its model again. `effort` is how hard its
-    model was last asked to think, as its provider took it.
+    model was last asked to think, as its provider took it. `copy_left` is 1 where a run has made something in
+    its copy of the project that the project has not; `unmerged` counts such runs, itself and those below it.
 
     `outcome` as it is stored is what the log says: `Retinue.runs` tells what nobody works on any more. `task`
     and `summary` are cut to a length that suits a list; the log has them whole. The last answer stays to be
@@ -197,6 +199,8 @@ class RunRow(Struct, frozen=True, kw_only=True):
     parked_until: Annotated[float | None, Stands(since=9)]
     metadata_json: Annotated[str, Started(lambda e: _json(e.options.metadata), since=10)]
     effort: Annotated[Effort, Moved({ModelReplied: lambda before, e: e.effort}, first="", since=12)]
+    copy_left: Annotated[int, Added({CopyLeft: lambda e: e.more}, since=13), "INTEGER"]
+    unmerged: Annotated[int, Rolled("copy_left", since=13), "INTEGER"]
 
     def __post_init__(self) -> None:
         round_money(self, "cost", "tree_cost")

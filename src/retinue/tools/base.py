@@ -73,6 +73,7 @@ class ToolResult:
     each was, those first, `corrects` for how many such of calls before it stands in. `children`: whose
     reports it gives back. `private` names the private data that it rests on, beside what its tool says of
     every call; `found` and `links` are the addresses of the results of a search and of the links on a page.
+    `merge_of` names the child whose copy was to be merged, `unmerged` is 1 if it was not, -1 if it is now.
     `as_read`, in a replay: the text is what the model read, and nothing is to be said above it once more.
     """
 
@@ -90,6 +91,8 @@ class ToolResult:
     meant: tuple[str, ...] = ()
     corrects: int = 0
     children: tuple[str, ...] = ()
+    merge_of: str = ""
+    unmerged: int = 0
     private: tuple[str, ...] = ()
     found: tuple[str, ...] = ()
     links: tuple[str, ...] = ()

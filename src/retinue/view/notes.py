@@ -12,6 +12,7 @@ from retinue.events import (
     CallReviewed,
     CancelRequested,
     ChangesUndone,
+    CopyLeft,
     FilesChanged,
     GuardSpoke,
     HistoryPruned,
@@ -56,6 +57,12 @@ def noted(event: AnyEvent) -> str:
         case ChangesUndone():
             left = f"; {len(event.left)} left as they were" if event.left else ""
             return f"changes taken back by {event.by}: {len(event.paths)}{left}"
+        case CopyLeft():
+            where = f" (branch {event.branch})" if event.branch else ""
+            left = event.files + event.left_out
+            if not left:
+                return "nothing is left in its copy of the project"
+            return f"not in the project: {words.count(left, 'file')} in its copy{where}"
         case CancelRequested():
             return f"cancelled by {event.by}: {event.reason}"
         case _:

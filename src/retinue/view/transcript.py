@@ -19,6 +19,7 @@ from retinue.events import (
     ChangesUndone,
     ChildEnded,
     ChildStarted,
+    CopyLeft,
     ErrorRaised,
     FilesChanged,
     GuardSpoke,
@@ -239,6 +240,7 @@ _NOTES: dict[type, tuple[str, str]] = {
     GuardSpoke: ("yellow", "! "),
     AccessDenied: ("red", "! "),
     ChangesUndone: ("yellow", "■ "),
+    CopyLeft: ("yellow", "! "),
     CancelRequested: ("yellow", "■ "),
 }
 

@@ -405,6 +405,14 @@ function changesUndone(flow, run, event) {
   note(flow, run, event, "warning", `changes taken back by ${event.by}`, event.paths.join("\n"));
 }
 
+function copyLeft(flow, run, event) {
+  flow.changeCount += 1;
+  const count = event.files + event.left_out;
+  const where = event.branch ? `on the branch ${event.branch}` : "";
+  if (count) note(flow, run, event, "warning", `not in the project: ${count} ${count === 1 ? "file" : "files"}`, where);
+  else note(flow, run, event, "info", "nothing is left in its copy of the project", where);
+}
+
 function cancelRequested(flow, run, event) {
   run.cancelling = event.reason || "cancelled";
   note(flow, run, event, "warning", `cancelled by ${event.by ?? "person"}`, event.reason ?? "");
@@ -460,6 +468,7 @@ export const HANDLERS = {
   access_denied: denied,
   files_changed: filesChanged,
   changes_undone: changesUndone,
+  copy_left: copyLeft,
   cancel_requested: cancelRequested,
   error_raised: raised,
   run_finished: finished,

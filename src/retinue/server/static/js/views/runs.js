@@ -313,6 +313,7 @@ export class Runs extends HTMLElement {
         run.parked_until ? `limit until ${clock(run.parked_until).slice(0, 5)}` : "",
         run.duration_ms === null ? "" : duration(run.duration_ms / 1000),
         total.runs > 1 ? children(total.runs - 1) : "",
+        run.unmerged && run.completed_at !== null ? "unmerged" : "",
         run.shortfall.denied ? `${run.shortfall.denied} denied` : "",
         `${tokens(total.input_tokens + total.output_tokens)} tokens`,
         total.cost === 0 ? "" : money(total.cost),

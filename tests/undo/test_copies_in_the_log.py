@@ -1,0 +1,133 @@
+"""Work in a copy of the project that the project has not is a fact of the log, wherever the copy is by now."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from projects import project
+from test_isolation import children, opened
+
+from retinue.app import Retinue
+from retinue.cli import main
+from retinue.events import AnyEvent, CopyLeft
+from retinue.fold import fold
+from retinue.testing.scripted import call
+from retinue.types import ModelRequest
+
+WRITES = [call("write", path="new.txt", content="n"), call("edit", path="main.py", old="one", new="two")]
+
+
+def merge(request: ModelRequest) -> object:
+    return call("merge_child", child_id=children(request)[0])
+
+
+def team(*then: Any) -> dict[str, list[Any]]:
+    return {"TASK": [*WRITES, "did it"], "PLAY boss": [call("coder", prompt="TASK"), *then, "done"]}
+
+
+async def counts(retinue: Retinue, root_id: str) -> dict[str, tuple[int, int]]:
+    """Of every run: whether its own copy has work that the project has not, and how many have below it."""
+    return {row.agent: (row.copy_left, row.unmerged) for row in await retinue.store.tree(root_id)}
+
+
+def told(events: list[AnyEvent]) -> list[tuple[int, int]]:
+    return [(e.files, e.more) for e in events if isinstance(e, CopyLeft)]
+
+
+async def test_what_nobody_merged_is_counted_until_somebody_does(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    async with opened(folder, team()) as retinue:
+        root = (await retinue.run("boss", "go")).run_id
+        assert await counts(retinue, root) == {"boss": (0, 1), "coder": (1, 1)}
+        events = await retinue.store.events(root)
+        assert told(events) == [(2, 1)]
+        (child,) = {e.run_id for e in events} - {root}
+        await retinue.changes.merge(child, retinue.services.worktrees)
+        assert await counts(retinue, root) == {"boss": (0, 0), "coder": (0, 0)}
+        events = await retinue.store.events(root)
+        assert told(events) == [(2, 1), (0, -1)]
+        assert fold(e for e in events if e.run_id == child).copy_left is None
+        assert (await retinue.replay(root)).diff == ""
+        assert (await retinue.fork(root, message="and?")) != root
+
+
+async def test_what_its_parent_merged_is_not_counted(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    async with opened(folder, team(merge)) as retinue:
+        report = await retinue.run("boss", "go")
+        assert await counts(retinue, report.run_id) == {"boss": (0, 0), "coder": (0, 0)}
+        assert report.outcome == "completed"
+
+
+async def test_what_is_thrown_away_is_not_counted(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    async with opened(folder, team()) as retinue:
+        root = (await retinue.run("boss", "go")).run_id
+        (child,) = {e.run_id for e in await retinue.store.events(root)} - {root}
+        await retinue.changes.discard(child, retinue.services.worktrees)
+        assert await counts(retinue, root) == {"boss": (0, 0), "coder": (0, 0)}
+
+
+async def test_a_fork_has_no_copy_of_the_run_that_it_is_of(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    async with opened(folder, {**team(), "PLAY boss": [*team()["PLAY boss"], "more"]}) as retinue:
+        root = (await retinue.run("boss", "go")).run_id
+        fork = await retinue.fork(root, message="and?")
+        await retinue.wait(fork)
+        assert await counts(retinue, fork) == {"boss": (0, 0), "coder": (0, 0)}
+
+
+@pytest.mark.parametrize("with_git", [True, False])
+def test_a_copy_that_is_not_here_is_told_of_alike_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], with_git: bool
+) -> None:
+    folder, db = project(tmp_path / "p", git=with_git), str(tmp_path / "runs.db")
+
+    async def left() -> None:
+        async with opened(folder, team()) as retinue:
+            await retinue.run("boss", "go")
+
+    asyncio.run(left())
+    shutil.rmtree(tmp_path / "runs.db-worktrees")
+    assert main(["runs", "list", "--json", "--db", db]) == 0
+    assert json.loads(capsys.readouterr().out)["unmerged"] == 1
+    assert main(["runs", "list", "--db", db]) == 0
+    assert "completed, unmerged" in capsys.readouterr().out
+    assert main(["runs", "show", "last", "--json", "--db", db]) == 0
+    (fact,) = json.loads(capsys.readouterr().out)["unmerged"]
+    assert (fact["agent"], fact["files"], fact["path"]) == ("coder", 2, "")
+    assert main(["runs", "tree", "last", "--db", db]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "! not in the project: 2 files of coder; its copy is not here: merge it where it ran" in said
+    assert ("git merge retinue/coder-" in said) == with_git
+
+
+async def test_a_merge_that_a_conflict_kept_from_being_made_leaves_no_tick_until_it_is(
+    tmp_path: Path,
+) -> None:
+    folder = project(tmp_path / "p")
+
+    def meddle(request: ModelRequest) -> object:
+        (folder / "main.py").write_text("print('theirs')\n")
+        return merge(request)
+
+    def rest(request: ModelRequest) -> object:
+        return call("merge_child", child_id=children(request)[0], rest=True)
+
+    async with opened(folder, team(meddle, merge)) as retinue:
+        report = await retinue.run("boss", "go")
+        assert (report.outcome, report.shortfall.incomplete) == ("incomplete", 1)
+        row = await retinue.store.run(report.run_id)
+        assert row is not None
+        assert (row.outcome, row.incomplete) == ("incomplete", 1)
+        assert (await retinue.replay(report.run_id)).diff == ""
+    (folder / "main.py").write_text("print('one')\n")
+    async with opened(folder, team(meddle, rest)) as retinue:
+        report = await retinue.run("boss", "go")
+        assert (report.outcome, report.shortfall.incomplete) == ("completed", 0)
+        assert (await counts(retinue, report.run_id))["boss"] == (0, 1)
