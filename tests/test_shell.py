@@ -323,12 +323,6 @@ async def test_a_command_that_stops_its_supervisor_is_ended_with_all_it_started(
     await gone(mark)
 
 
-async def test_a_command_that_kills_all_who_watch_it_is_said_to_go_on_perhaps(files: Files) -> None:
-    command = "behind=$(awk '/^PPid/ {print $2}' /proc/$PPID/status); kill -9 $behind $PPID"
-    result = await bash(files, command)
-    assert result.text.endswith("what it left may still run]")
-
-
 async def test_a_command_that_kills_its_supervisor_has_an_unknown_outcome(files: Files) -> None:
     result = await bash(files, "echo before; kill -9 $PPID; sleep 1000000")
     assert result.is_error

@@ -99,7 +99,14 @@ async def run_command(
     try:
         try:
             running = await commands.start(
-                argv, folder=folder, env=env, stdout=writing, stderr=writing, grace=GRACE, seal=seal
+                argv,
+                folder=folder,
+                env=env,
+                stdout=writing,
+                stderr=writing,
+                grace=GRACE,
+                seal=seal,
+                adopting=seal is None,
             )
         finally:
             os.close(writing)

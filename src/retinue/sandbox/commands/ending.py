@@ -13,14 +13,23 @@ import os
 import signal
 import sys
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 1, 36, 37
 TO_ITS_GROUP = 4
 """PIDFD_SIGNAL_PROCESS_GROUP: one signal for a whole group, which no fork can outrun. Linux 6.9."""
 
 
-def adopt_orphans() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+def adopt_orphans(wanted: bool = True) -> bool:
+    """Whether the kernel does that."""
+    if sys.platform != "linux":
+        return False
+    return ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0) == 0
+
+
+def adopts_orphans() -> bool:
+    if sys.platform != "linux":
+        return False
+    told = ctypes.c_int()
+    return ctypes.CDLL(None).prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(told), 0, 0, 0) == 0 and bool(told)
 
 
 def die_with_parent(wanted: bool) -> None:
@@ -80,21 +89,31 @@ def _listed(folder: str) -> list[str]:
 
 def below(top: int, spare: frozenset[int] = frozenset()) -> dict[int, bytes]:
     """Every living process below one, with the time of its start; not what is below the spared ones."""
+    found = everything()
+    return {pid: found[pid][1] for pid in reached(found, top, spare)}
+
+
+def everything() -> dict[int, tuple[int, bytes]]:
+    """Every process that can be seen: its parent, and the time of its start."""
+    found = ((pid, _looked_up(pid)) for pid in map(int, filter(str.isdigit, _listed("/proc"))))
+    return {pid: looked_up for pid, looked_up in found if looked_up is not None}
+
+
+def reached(
+    found: dict[int, tuple[int, bytes]], top: int, spare: frozenset[int] = frozenset()
+) -> dict[int, None]:
+    """Those of them that are below one, from the top down; not the spared ones and what is below these."""
     children: dict[int, list[int]] = {}
-    began: dict[int, bytes] = {}
-    for pid in map(int, filter(str.isdigit, _listed("/proc"))):
-        found = _looked_up(pid)
-        if found is not None:
-            parent, began[pid] = found
-            children.setdefault(parent, []).append(pid)
-    reached: dict[int, bytes] = {}
+    for pid, (parent, _) in found.items():
+        children.setdefault(parent, []).append(pid)
+    below_it: dict[int, None] = {}
     ahead = [top]
     while ahead:
         for pid in children.get(ahead.pop(), ()):
-            if pid not in spare and pid not in reached:
-                reached[pid] = began[pid]
+            if pid not in spare and pid not in below_it:
+                below_it[pid] = None
                 ahead.append(pid)
-    return reached
+    return below_it
 
 
 def is_busy(top: int) -> bool:
@@ -120,10 +139,15 @@ def _looked_up(pid: int) -> tuple[int, bytes] | None:
 
 def signal_below(top: int, number: int, *, spare: frozenset[int] = frozenset()) -> int:
     """Signal everything below a process. Returns how many took it: 0 if there is none that we may signal."""
-    return sum(_signalled(pid, began, number) for pid, began in below(top, spare).items())
+    return sum(signalled(pid, began, number) for pid, began in below(top, spare).items())
 
 
-def _signalled(pid: int, began: bytes, number: int) -> bool:
+def is_zombie(pid: int) -> bool:
+    """Whether it has ended and only waits to be reaped."""
+    return _fields(pid)[:1] == [b"Z"]
+
+
+def signalled(pid: int, began: bytes, number: int) -> bool:
     try:
         handle = os.pidfd_open(pid)
     except OSError:

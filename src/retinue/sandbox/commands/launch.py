@@ -24,6 +24,8 @@ from typing import Any
 
 from retinue.sandbox.commands import ending, frames
 from retinue.sandbox.commands.hide import hide_environment
+from retinue.sandbox.commands.strays import SPAWNERS, Strays
+from retinue.threads import to_its_end
 
 MOST_ARGUMENT = 131_071
 """Bytes of one argument that Linux takes."""
@@ -68,26 +70,47 @@ class Commands:
         grace: float,
         seal: Mapping[str, Any] | None = None,
         stdin: int | None = None,
+        adopting: bool = False,
     ) -> Running:
-        """Start a command, without input unless it is given. That it could not be started, `end` tells."""
+        """Start a command, without input unless it is given. That it could not be started, `end` tells.
+
+        `adopting`: while it runs, this process takes in orphans, so that even a command that kills all who
+        watch over it leaves nothing behind.
+        """
         if any(len(os.fsencode(argument)) > MOST_ARGUMENT for argument in argv):
             raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
-        request = marshal.dumps(
-            {
-                "argv": list(argv),
-                "env": dict(env),
-                "grace": grace,
-                "seal": None if seal is None else dict(seal),
-            }
-        )
+        strays = Strays(adopting=adopting)
+        try:
+            request = marshal.dumps(
+                {
+                    "argv": list(argv),
+                    "env": dict(env),
+                    "grace": grace,
+                    "seal": None if seal is None else dict(seal),
+                    "mark": strays.mark,
+                }
+            )
+            line, spawner = self._supervisor(stdin, stdout, stderr, folder)
+        except BaseException:
+            strays.leave()
+            raise
+        patience = PATIENCE if seal is None else PATIENCE + SETTLING
+        running = Running(line, grace, patience, spawner, strays)
+        try:
+            await running.begin(request)
+        except BaseException:
+            strays.leave()
+            raise
+        return running
+
+    def _supervisor(
+        self, stdin: int | None, stdout: int, stderr: int, folder: int
+    ) -> tuple[socket.socket, _Spawner]:
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            line, spawner = self._line([nothing if stdin is None else stdin, stdout, stderr, folder])
+            return self._line([nothing if stdin is None else stdin, stdout, stderr, folder])
         finally:
             os.close(nothing)
-        running = Running(line, grace, PATIENCE if seal is None else PATIENCE + SETTLING, spawner.wake)
-        await running.begin(request)
-        return running
 
     def _line(self, handles: list[int]) -> tuple[socket.socket, _Spawner]:
         """A socket to a new supervisor that was given these handles, and where that one comes from."""
@@ -109,7 +132,7 @@ class Commands:
 
     def _alive(self, *, fresh: bool) -> _Spawner:
         with self._lock:
-            if self._spawner is not None and (fresh or self._spawner.owner != os.getpid()):
+            if self._spawner is not None and (fresh or not self._spawner.lives()):
                 self._spawner.close()
                 self._spawner = None
             if self._spawner is None:
@@ -146,18 +169,25 @@ class _Spawner:
         finally:
             theirs.close()
         self._process = process
+        SPAWNERS.add(process.pid)
         self.close = weakref.finalize(self, _stop, self.door, process, self.owner)
 
-    def wake(self) -> bool:
-        """Let it and its supervisors go on, if a command has stopped them. Whether it is there at all."""
+    def lives(self) -> bool:
+        """Whether it is there, and a child of this process."""
+        if self.owner == os.getpid() and self._process.poll() is None:
+            return True
+        SPAWNERS.discard(self._process.pid)
+        return False
+
+    def wake(self) -> None:
+        """Let it and its supervisors go on, if a command has stopped them."""
         pid = self._process.pid
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=DYING)
-            return False
+            return
         for each in (pid, *ending.children_of(pid)):
             with contextlib.suppress(OSError):
                 os.kill(each, signal.SIGCONT)
-        return True
 
 
 def _package() -> str:
@@ -166,6 +196,7 @@ def _package() -> str:
 
 def _stop(door: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:
     door.close()
+    SPAWNERS.discard(process.pid)
     if os.getpid() == owner:  # in a fork of this process, the spawner is not its child
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=PATIENCE)
@@ -177,8 +208,11 @@ def _stop(door: socket.socket, process: subprocess.Popen[bytes], owner: int) -> 
 class Running:
     """A command that runs, and all that it starts. Of one event loop."""
 
-    def __init__(self, line: socket.socket, grace: float, patience: float, wake: Callable[[], bool]) -> None:
-        self._line, self._grace, self._patience, self._wake = line, grace, patience, wake
+    def __init__(
+        self, line: socket.socket, grace: float, patience: float, spawner: _Spawner, strays: Strays
+    ) -> None:
+        self._line, self._grace, self._patience = line, grace, patience
+        self._spawner, self._strays = spawner, strays
         self._line.setblocking(False)
         self._frames = frames.Frames()
         self._loop = asyncio.get_running_loop()
@@ -187,7 +221,7 @@ class Running:
         self._code: int | None = None
         self._gone = False
         self.loose = False
-        """Whether something of it may still run: nobody is left who would say that nothing does."""
+        """Whether something of it may still run: it could not be ended, or nobody can say that it was."""
         self.note = ""
         """What was put right after it, in words."""
         self.lost = False
@@ -215,18 +249,25 @@ class Running:
         """
         try:
             await self._asked_to_end()
-            if not self._gone or self.lost:
-                self.loose = not await asyncio.to_thread(self._wake)
             if not self._gone:  # its supervisor may have been stopped
+                await asyncio.to_thread(self._spawner.wake)
                 await self._asked_to_end()
-                self.loose = not self._gone or self.loose
         finally:
             self._hang_up()
+            await self._nothing_left()
         if isinstance(self._failure, SealBroken) and self.note:
             raise SealBroken(f"{self._failure}; {self.note}")
         if self._failure is not None:
             raise self._failure
         return -signal.SIGKILL if self._code is None else self._code
+
+    async def _nothing_left(self) -> None:
+        """Where no supervisor has said so, or it comes to us since the spawner is gone: look for what is."""
+        try:
+            if not self._gone or self.lost or not self._spawner.lives():
+                self.loose = not await to_its_end(self._strays.swept)
+        finally:
+            self._strays.leave()
 
     async def _asked_to_end(self) -> None:
         with contextlib.suppress(OSError, TimeoutError):

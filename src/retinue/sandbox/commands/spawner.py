@@ -16,7 +16,7 @@ import signal
 import socket
 import struct
 
-from retinue.sandbox.commands import ending
+from retinue.sandbox.commands import ending, marks
 from retinue.sandbox.commands.supervise import supervise
 
 TYPE_CHECKING = False
@@ -37,6 +37,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     awake = ending.wake_on_children()
     ending.adopt_orphans()
+    marks.wear(max(marks.own_limit() - 1, 0))  # below it are those of its commands
     taken, take = os.pipe()
     ready = _fork(door, take)
     supervisors = {ready}

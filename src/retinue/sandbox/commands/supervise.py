@@ -16,7 +16,7 @@ import socket
 import struct
 import time
 
-from retinue.sandbox.commands import ending, frames
+from retinue.sandbox.commands import ending, frames, marks
 from retinue.sandbox.commands.guards import CannotSeal
 from retinue.sandbox.commands.sealed import Sealed
 from retinue.sandbox.commands.spawn import spawn
@@ -73,6 +73,7 @@ def supervise(control: int, stdin: int, stdout: int, stderr: int, folder: int) -
         os.setsid()
         request = _request(line)
         awake = ending.wake_on_children()
+        marks.wear(request["mark"])
         try:
             os.fchdir(folder)
             body = _begun(request, (stdin, stdout, stderr), folder)
