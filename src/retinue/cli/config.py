@@ -246,8 +246,15 @@ def trust_folder(
     folder: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="The folder; without, this one.", show_default=False)
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print what it would turn on as JSON; without --yes, only that.")
+    ] = False,
 ) -> int:
     """Let the retinue.toml and the agent files of a folder do everything, because you wrote or read them.
+
+    First it says what that turns on: settings, addresses, variables of the environment. At a terminal it
+    then asks.
 
     Otherwise what came with a repository may only narrow what agents do. It is this one folder that is
     trusted: none inside it, none that takes its place. Of a folder that has neither, the nearest above
@@ -257,12 +264,47 @@ def trust_folder(
     Examples:
       retinue config trust
       retinue config trust ~/work/shop
+      retinue config trust --json
     """
+    from retinue import settings
+    from retinue.cli.trusting import show, turned_on
+    from retinue.view.paint import note
+
+    nearest = _to_trust(folder)
+    trusted = settings.read_user_file().trusted
+    already = trusted.has(nearest)
+    news = turned_on(nearest)
+    show(news, trusted=already or (json and yes), json=json, quiet=already)
+    if already:
+        note(f"{nearest} is trusted already", "dim")
+        return exits.OK
+    if (json and not yes) or not (yes or _agreed(nearest)):
+        note(f"{nearest} is not trusted; --yes does that", "dim")
+        return exits.OK
+    mine = _file(False, None)
+    mine.put("trust", trusted.adding(nearest).listed())
+    mine.save()
+    note(f"{nearest} is trusted now; {mine.path} says so", "green")
+    return exits.OK
+
+
+def _agreed(folder: Path) -> bool:
+    """What the person at the terminal says. Where there is none, the command itself was the word."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    from retinue.view.words import clean
+
+    sys.stderr.write(clean(f"Trust {folder}?") + " [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _to_trust(folder: Path | None) -> Path:
+    """The nearest folder that has something to be trusted."""
     from retinue import settings
     from retinue.agents.loader import with_agents
     from retinue.errors import ConfigError
     from retinue.tool_files import with_tool_files
-    from retinue.view.paint import note
 
     start = (folder or Path()).absolute()
     if not start.is_dir():
@@ -275,15 +317,7 @@ def trust_folder(
             f"there is no retinue.toml, no agent file and no file of tools in {start} or above it",
             fix="write one first",
         )
-    trusted = settings.read_user_file().trusted
-    if trusted.has(nearest):
-        note(f"{nearest} is trusted already", "dim")
-        return exits.OK
-    mine = _file(False, None)
-    mine.put("trust", trusted.adding(nearest).listed())
-    mine.save()
-    note(f"{nearest} is trusted now; {mine.path} says so", "green")
-    return exits.OK
+    return nearest
 
 
 @app.command("path")

@@ -1,0 +1,179 @@
+"""What trusting a folder would turn on, shown before a person says yes: for `retinue config trust`.
+
+Three things count that do not count before: settings of its `retinue.toml`, addresses of its agent files, and
+what these are sent. MCP servers and files of tools have a trust of their own, and are named as such. Nothing
+here changes anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from retinue.agents.loader import load_agents
+from retinue.masking import masked_text
+from retinue.models import providers
+from retinue.settings import Settings, trust
+from retinue.settings.files import LISTS, find_project_files, read_project_file, read_user_file
+from retinue.settings.tables import defaults
+from retinue.settings.trusted_folders import TrustedFolders
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
+HOSTS = ("web.allow_hosts", "server.host")
+MODELS = ("model", "small_model")
+
+
+class TurnedOnBy(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that counts once a folder is trusted: where it stands, and what it says."""
+
+    where: str
+    says: str
+
+
+class TrustTurnsOn(msgspec.Struct, frozen=True, kw_only=True):
+    folder: str
+    trusted: bool
+    """Whether it is, now that this is printed."""
+    settings: tuple[TurnedOnBy, ...]
+    """All of its settings that count from then on."""
+    agents: tuple[TurnedOnBy, ...]
+    """What of its agent files counts from then on."""
+    addresses: tuple[TurnedOnBy, ...]
+    """Where work, questions or pages may go then."""
+    variables: tuple[TurnedOnBy, ...]
+    """Variables of the environment whose values may be sent then."""
+    servers: tuple[TurnedOnBy, ...]
+    """MCP servers of the folder. They start only after 'retinue mcp trust'."""
+
+
+def show(news: TrustTurnsOn, *, trusted: bool, json: bool, quiet: bool) -> None:
+    """For a person, or as JSON. `quiet`: to a person, nothing is news."""
+    from retinue.view.paint import note, out_json
+
+    if json:
+        out_json(msgspec.json.encode(msgspec.structs.replace(news, trusted=trusted)).decode())
+        return
+    parts = (
+        ("settings that count then", news.settings),
+        ("agent files, which may then name", news.agents),
+        ("addresses that may be talked to then", news.addresses),
+        ("variables of yours whose values may be sent then", news.variables),
+        ("MCP servers; each starts only after 'retinue mcp trust'", news.servers),
+    )
+    for title, found in () if quiet else parts:
+        if found:
+            note(f"{title}:")
+        for each in found:
+            note(f"  {each.where}: {each.says}")
+    if not quiet and not any(found for _, found in parts):
+        note("it asks for no more than any folder may have", "dim")
+
+
+def turned_on(folder: Path) -> TrustTurnsOn:
+    """What counts once this folder is trusted and does not count now."""
+    found = _left_out(folder)
+    settings = [TurnedOnBy(where=name, says=_text(value)) for name, value in found.items()]
+    agents = list(_of_agents(folder))
+    servers, given = _servers(folder)
+    addresses = [
+        TurnedOnBy(where=name, says=says) for name, value in found.items() for says in _addresses(name, value)
+    ]
+    addresses += [each for each in (*agents, *servers) if _ADDRESS.search(each.says)]
+    return TrustTurnsOn(
+        folder=str(folder),
+        trusted=False,
+        settings=tuple(settings),
+        agents=tuple(agents),
+        addresses=tuple(addresses),
+        variables=(*_variables(found), *given),
+        servers=tuple(servers),
+    )
+
+
+def _left_out(folder: Path) -> dict[str, Any]:
+    """The settings of its own file that a folder which is not trusted may not make."""
+    file = next((file for file in find_project_files(folder) if file.parent == folder), None)
+    if file is None:
+        return {}
+    found, own = read_project_file(file)
+    values = {name: value for name, value in found.items() if name not in LISTS}
+    return {name: values[name] for name in trust.narrowed(values, _now())[1]} if own else {}
+
+
+def _now() -> Mapping[str, Any]:
+    return {**defaults(), **read_user_file().values}
+
+
+def _of_agents(folder: Path) -> Iterator[TurnedOnBy]:
+    before = load_agents(folder, trusted=TrustedFolders()).agents
+    for name, loaded in load_agents(folder, trusted=TrustedFolders().adding(folder)).agents.items():
+        was = before.get(name)
+        if was is None or was.spec == loaded.spec:
+            continue
+        if loaded.spec.model != was.spec.model:
+            yield TurnedOnBy(where=f"{loaded.path}: model", says=_text(loaded.spec.model))
+        if loaded.spec.model_settings != was.spec.model_settings:
+            given = loaded.spec.model_settings
+            more = {
+                each: getattr(given, each)
+                for each in given.given
+                if each not in was.spec.model_settings.given
+            }
+            yield TurnedOnBy(where=f"{loaded.path}: model_settings", says=_text(more))
+
+
+def _servers(folder: Path) -> tuple[list[TurnedOnBy], list[TurnedOnBy]]:
+    """The MCP servers of the folder, and the variables that they are given."""
+    from retinue.mcp.config import of_project
+
+    found = [each for each in of_project(folder) if each.folder == folder]
+    servers = [TurnedOnBy(where=f"MCP server {each.name}", says=each.command_line) for each in found]
+    given = [TurnedOnBy(where=f"MCP server {each.name}", says=name) for each in found for name in each.needs]
+    return servers, given
+
+
+def _addresses(name: str, value: Any) -> Iterator[str]:
+    for text in _texts(value):
+        if name in HOSTS:
+            yield text
+        else:
+            yield from (masked_text(each) for each in _ADDRESS.findall(text))
+
+
+def _variables(found: Mapping[str, Any]) -> Iterator[TurnedOnBy]:
+    for name, value in found.items():
+        tables = cast("dict[str, dict[str, Any]]", value) if name == "providers" else {}
+        for provider, table in tables.items():
+            for variable in _texts(table.get("key_env")):
+                yield TurnedOnBy(where=f"providers.{provider}.key_env", says=variable)
+        if name in MODELS:
+            yield from (TurnedOnBy(where=name, says=variable) for variable in _keys(str(value)))
+        for text in _texts(value):
+            yield from (TurnedOnBy(where=name, says=each) for each in _VARIABLE.findall(text))
+
+
+def _keys(model: str) -> Iterator[str]:
+    """The variables that hold the keys of a model's providers, where these are known ones."""
+    for name in sorted(providers.providers_of(model)):
+        provider = providers.find(name, settings=Settings(), environ={})
+        yield from () if provider is None else provider.key_env
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in cast("Mapping[str, Any]", value).values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in cast("list[Any]", value):
+            yield from _texts(each)
+
+
+def _text(value: Any) -> str:
+    return masked_text(value if isinstance(value, str) else msgspec.json.encode(value).decode())
