@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from retinue.course import Course
 from retinue.events import (
     INQUIRY,
     KNOWLEDGE_FIRST,
@@ -23,6 +24,7 @@ from retinue.events import (
     CancelRequested,
     ChildEnded,
     ChildStarted,
+    CodeWoken,
     CopyLeft,
     Event,
     FilesChanged,
@@ -241,7 +243,30 @@ def _copy_left(state: RunState, event: CopyLeft) -> None:
     state.copy_left = event if event.files or event.left_out else None
 
 
+def _code_woken(state: RunState, event: CodeWoken) -> None:
+    state.course(event.call_id).wake(event.nth, event.clock)
+
+
+def courses(log: Iterable[Event]) -> dict[str, Course]:
+    """How what it waited for reached the code of a run."""
+    state = RunState()
+    for event in log:
+        if isinstance(event, CodeWoken):
+            _code_woken(state, event)
+        elif isinstance(event, ToolReturned):
+            _take_answer(state, event)
+    return state.courses
+
+
+def _take_answer(state: RunState, event: ToolReturned) -> None:
+    """The answer to a call that code made."""
+    code, slash, number = event.call_id.rpartition("/")
+    if slash and number.isdecimal():
+        state.course(code).answer(int(number), event.duration_ms / 1000)
+
+
 def _tool_returned(state: RunState, event: ToolReturned) -> None:
+    _take_answer(state, event)
     begun = state.begun.pop(event.call_id, None)
     state.shows.update(dict.fromkeys(event.shows))
     inner = f"{event.call_id}{INQUIRY}"
@@ -565,6 +590,7 @@ _HANDLERS: dict[type[Event], Any] = {
     ApprovalAnswered: _approval_answered,
     CallReviewed: _call_reviewed,
     ModelSampled: _model_sampled,
+    CodeWoken: _code_woken,
     ChildStarted: _child_started,
     ChildEnded: _child_ended,
     MessageReceived: _message_received,

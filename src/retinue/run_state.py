@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from retinue.course import Course
 from retinue.events import (
     About,
     ApprovalAnswered,
@@ -160,6 +161,8 @@ class RunState:
     seen_calls: set[str] = field(default_factory=set[str])
     calls: dict[str, ToolCall] = field(default_factory=dict[str, ToolCall])
     begun: dict[str, ToolCalled] = field(default_factory=dict[str, ToolCalled])
+    courses: dict[str, Course] = field(default_factory=dict[str, Course])
+    """How what it waited for reached the code of each call of `run_code`."""
     results: dict[str, ToolMessage] = field(default_factory=dict[str, ToolMessage])
     waiting: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
     shows: dict[str, None] = field(default_factory=dict[str, None])
@@ -257,6 +260,10 @@ class RunState:
     cleared: set[str] = field(default_factory=set[str])
     withheld: set[str] = field(default_factory=set[str])
     """What people let leave or be read, and what they did not, for the whole workflow."""
+
+    def course(self, call_id: str) -> Course:
+        """How what it waits for reaches the code of a call."""
+        return self.courses.setdefault(call_id, Course())
 
     def use(self, usage: Usage) -> None:
         """Count what was used."""

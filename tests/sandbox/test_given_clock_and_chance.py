@@ -103,7 +103,7 @@ PROGRAM = """
 import datetime, random, time
 before = [random.random(), time.time(), str(datetime.datetime.now())]
 await look(what=str(before))
-after = [random.random(), time.time()]
+after = [random.random(), time.time() > before[1]]
 print(before, after)
 """
 

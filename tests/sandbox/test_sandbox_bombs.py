@@ -62,7 +62,7 @@ async def test_bombs_in_many_sessions_at_once_do_not_slow_a_neighbour(engine: En
 
 
 async def test_calls_forged_while_one_is_open_come_to_an_end(engine: Engine) -> None:
-    """Waiting for a function is free, so that another limit must hold here."""
+    """Waiting for a function is free, but who makes calls does not wait."""
     if engine.name != "cpython":
         pytest.skip("only a pipe can be written to")
     sandbox = engine.session(LIMITS)
@@ -81,7 +81,7 @@ async def test_calls_forged_while_one_is_open_come_to_an_end(engine: Engine) -> 
     async with asyncio.timeout(60):
         outcome = await sandbox.run(code, functions={"lookup": lookup})
     assert outcome.lost
-    assert "10,000 calls" in (outcome.error or "")
+    assert "10,000 calls" in (outcome.error or "") or "more than 1 s" in (outcome.error or "")
     await sandbox.close()
 
 

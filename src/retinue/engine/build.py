@@ -234,9 +234,7 @@ def build(
     above = parent.skills if parent is not None and spec.lifecycle == "temporary" else None
     skills = config.skills(spec, authority, depth, complete=system is None, above=above)
     skill = played.skill if played is not None else skill_tool(skills) if skills else None
-    resources = RunResources(
-        config, spec, tree.logs.get(run_id, ()), skill, played.called_at if played else None
-    )
+    resources = RunResources(config, spec, tree.logs.get(run_id, ()), skill, played)
     path = parent.path if parent is not None else ()
     offer = Offer(workflow.toolbox, resources, workflow.isolation.tools(), spec, authority, path)
     held, shown = offer.now(state)

@@ -16,6 +16,7 @@ from retinue.approvals import Authority, Rules
 from retinue.authority.rules import Asked
 from retinue.budget import RUN, SHARED, Budget, Dimension, Places
 from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, ON_REQUEST, SEARCH, SKILL
+from retinue.course import Course
 from retinue.delegate import AGENTS, Policy
 from retinue.engine.parking_clock import ParkingClock
 from retinue.engine.worktrees import Worktrees
@@ -114,6 +115,8 @@ class Played:
     """What its guards said."""
     called_at: Callable[[str], float | None] = lambda call_id: None
     """When a call was made then, by its id: what its code read as the time."""
+    courses: Mapping[str, Course] = field(default_factory=dict[str, Course])
+    """In which order its code was told then what it waited for, by the call."""
     brings: Callable[[str], tuple[str, ...] | None] = not_recorded
     """The private data that a call was said to bring then, by its id."""
     due: Callable[[int], Awaitable[None]] = always_due

@@ -43,6 +43,7 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
+from retinue.fold import courses
 from retinue.models.retry import LONGEST_WAIT
 from retinue.run import Closing, Run, SystemPrompt
 from retinue.run_state import RunState
@@ -186,6 +187,7 @@ class Player:
             guidance=partial(_told_then, self.record.runs[run_id]),
             skill=self.played(skill_tool(())) if self._had_skills(began) else None,
             called_at=partial(_called_at, self.record.runs[run_id]),
+            courses=courses(self.record.runs[run_id]),
             brings=partial(_brought, self.record.runs[run_id]),
             guards=PlayedGuards.of(self.record.runs[run_id]),
             due=partial(self._step_due, run_id),

@@ -17,8 +17,9 @@ import msgspec
 from retinue import toolcall
 from retinue.approvals import Authority
 from retinue.builtin_tools import CODE, NOTES, SKILL, is_installed
-from retinue.engine.config import WorkflowConfig, names
-from retinue.events import AnyEvent, ToolCalled, ToolReturned
+from retinue.course import Course, Telling
+from retinue.engine.config import Played, WorkflowConfig, names
+from retinue.events import AnyEvent, CodeWoken, ToolCalled, ToolReturned
 from retinue.run import Run
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.notes import Notes, Persistence, notes_tools
@@ -47,10 +48,10 @@ class RunResources:
         spec: AgentSpec,
         log: Sequence[AnyEvent],
         skill: Tool | None = None,
-        recorded_at: Callable[[str], float | None] | None = None,
+        played: Played | None = None,
     ) -> None:
         self.config, self.spec = config, spec
-        self._skill, self._recorded_at = skill, recorded_at
+        self._skill, self._played = skill, played
         self.run: Run | None = None
         seen = WeakMethod(self._has_read)  # what it holds must not hold it
         self.notes = Notes(
@@ -100,7 +101,8 @@ class RunResources:
         snippets = self._snippets
 
         async def catch_up(sandbox: Sandbox) -> None:
-            await replay(sandbox, tools, snippets, self._results, settings)
+            courses = {} if self.run is None else self.run.state.courses
+            await replay(sandbox, tools, snippets, self._results, settings, courses)
 
         async def call(call_id: str, name: str, arguments: str) -> ToolResult:
             known = self._results.get(call_id)
@@ -118,17 +120,33 @@ class RunResources:
             self._sandbox,
             settings,
             called_at=self._called_at,
+            course_of=self._course_of,
             before=self._results.values(),
         )
 
     def _called_at(self, call_id: str) -> float:
         """When a call was made: in a replay, when it was made then."""
-        recorded = None if self._recorded_at is None else self._recorded_at(call_id)
+        recorded = None if self._played is None else self._played.called_at(call_id)
         if recorded is not None:
             return recorded
         if self.run is None:
             raise RuntimeError("the run is not built yet")
         return self.run.state.begun[call_id].at
+
+    def _course_of(self, call_id: str) -> Telling:
+        """How what its code waits for reaches it: in a replay as it did then, else as the log goes on."""
+        if self.run is None:
+            raise RuntimeError("the run is not built yet")
+        log = self.run.log
+        own = self.run.state.course(call_id)
+
+        def wake(nth: int, clock: bool) -> None:
+            if (nth, clock) not in own.marks:
+                log.note(CodeWoken, call_id=call_id, nth=nth, clock=clock)
+
+        if self._played is None:
+            return Telling(own, wake)
+        return Telling(self._played.courses.get(call_id) or Course(), wake, played=True)
 
     def _has_read(self) -> bool:
         """Whether others' words were before its model: private data but its own memory, or text in frames."""
@@ -178,9 +196,15 @@ class _LateSandbox:
         self._opening = asyncio.Lock()
 
     async def run(
-        self, code: str, *, functions: Mapping[str, HostFunction], at: float = 0.0, seed: str = ""
+        self,
+        code: str,
+        *,
+        functions: Mapping[str, HostFunction],
+        at: float = 0.0,
+        seed: str = "",
+        course: Telling | None = None,
     ) -> SnippetOutcome:
-        return await (await self._opened()).run(code, functions=functions, at=at, seed=seed)
+        return await (await self._opened()).run(code, functions=functions, at=at, seed=seed, course=course)
 
     async def _opened(self) -> Sandbox:
         """The sandbox with everything in it that code had left there: nobody runs code in it before that."""

@@ -251,6 +251,18 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     before this was kept; `story.with_facts` fills it in."""
 
 
+class CodeWoken(Event, frozen=True, kw_only=True, tag="code_woken"):
+    """Code that waits was told something otherwise than in the order of its calls: an answer that came before
+    that of an earlier call, or that a timer was due. From the first of these on the order of the log counts.
+    Code that is run again is woken in the same way. Written where that is so, and never for each answer."""
+
+    call_id: str
+    nth: int
+    """How often it had been told something by then."""
+    clock: bool = False
+    """A timer of the code was due before an answer was there."""
+
+
 class FilesChanged(Event, frozen=True, kw_only=True, tag="files_changed"):
     """What a call changes in the project, each with its before. The bytes are kept beside the log.
 
@@ -521,6 +533,7 @@ AnyEvent = (
     | ModelReplied
     | ToolCalled
     | ToolReturned
+    | CodeWoken
     | FilesChanged
     | ChangesUndone
     | CopyLeft

@@ -6,11 +6,11 @@ whose variables live from snippet to snippet and can be dumped and loaded again.
 
 The only things of the host that code can reach are the functions it is handed. They raise `ToolError` for
 what the code should see as an exception; anything else they raise ends the snippet and is raised by `run`.
-Results reach the code in the order in which the calls were made, whatever their timing, so that a snippet
-that is run again with the same results takes the same path. So do the clock and random numbers, which are
-given: `at`, in seconds since 1970, is what the clock shows when a snippet begins (it moves on by a
-millisecond when it is read, and by the time that the code sleeps), and `seed`, of the first snippet of a
-session, decides all random numbers of that session.
+Results reach the code in the order of its `course`, so that a snippet that is run again with the same results
+takes the same path. So do the clock and random numbers, which are given: `at`, in seconds since 1970, is what
+the clock shows when a snippet begins (it moves on by a millisecond when it is read, by the time that the code
+sleeps, and by what a call took that it waited for), and `seed`, of the first snippet of a session, decides
+all random numbers of that session.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from retinue.course import Telling
 from retinue.settings import CodeSettings
 
 HostFunction = Callable[..., Awaitable[Any]]
@@ -54,6 +55,8 @@ class CallResult:
     fields: Mapping[str, Any]
     failed: bool = False
     outside: bool = False
+    took: float = 0.0
+    """Seconds."""
 
 
 FLOOD = 4_000_000
@@ -111,8 +114,16 @@ class CodeRunner(Protocol):
     """What runs the snippets of one run, each with the variables of those before it."""
 
     async def run(
-        self, code: str, *, functions: Mapping[str, HostFunction], at: float = 0.0, seed: str = ""
-    ) -> SnippetOutcome: ...
+        self,
+        code: str,
+        *,
+        functions: Mapping[str, HostFunction],
+        at: float = 0.0,
+        seed: str = "",
+        course: Telling | None = None,
+    ) -> SnippetOutcome:
+        """Without a course it is that of this one time. One engine has no timers, and needs none."""
+        ...
 
 
 class Sandbox(CodeRunner, Protocol):

@@ -18,25 +18,37 @@ READING = 0.001
 
 
 class Chance:
-    """The clock, which stands but for readings and sleep, and the source of all random numbers."""
+    """The clock, which stands but for readings, sleep and answers, and the source of all random numbers.
+
+    `passed` are the seconds since the process began: what its event loop goes by. It never goes back.
+    """
 
     def __init__(self) -> None:
         self._now = 0.0
+        self.passed = 0.0
         self._source: random.Random | None = None
 
     def begin(self, at: float, seed: str) -> None:
         """A snippet begins: `at` in seconds since 1970; the seed counts for the first one of the process."""
+        if self._source is not None:
+            self.passed += max(0.0, at - self._now)
         self._now = at
         if self._source is None:
             self._source = random.Random(seed)  # noqa: S311  # what is wanted is the same each time
             random.seed()
 
     def read(self) -> float:
-        self._now += READING
+        self.sleep(READING)
         return self._now
 
     def sleep(self, seconds: float) -> None:
         self._now += max(0.0, seconds)
+        self.passed += max(0.0, seconds)
+
+    def until(self, passed: float) -> None:
+        """Time goes on to there, if it is not past it."""
+        self._now += max(0.0, passed - self.passed)
+        self.passed = max(self.passed, passed)
 
     def bytes(self, count: int) -> bytes:
         return b"" if self._source is None else self._source.randbytes(count)
@@ -84,7 +96,6 @@ def _clocks(given: Chance) -> None:
         given.sleep(seconds)
 
     time.sleep = sleep
-    _async_sleep(given)
 
 
 def _of_now(real: Callable[[Any], Any], now: Callable[[], Any]) -> Any:
@@ -92,19 +103,6 @@ def _of_now(real: Callable[[Any], Any], now: Callable[[], Any]) -> Any:
         return real(now() if given is None else given)
 
     return of
-
-
-def _async_sleep(given: Chance) -> None:
-    import asyncio
-
-    real: Any = asyncio.sleep
-
-    async def sleep(delay: float, result: Any = None) -> Any:
-        slept = await real(delay, result)
-        given.sleep(delay)
-        return slept
-
-    asyncio.sleep = asyncio.tasks.sleep = sleep
 
 
 def _calendar(given: Chance) -> None:

@@ -22,11 +22,9 @@ import builtins  # noqa: E402
 import inspect  # noqa: E402
 import json  # noqa: E402
 import linecache  # noqa: E402
-import select  # noqa: E402
 import traceback  # noqa: E402
 import warnings  # noqa: E402
 from collections.abc import Callable  # noqa: E402
-from time import monotonic  # noqa: E402
 from typing import Any  # noqa: E402
 
 LIBRARY = """
@@ -42,6 +40,8 @@ LIBRARY = """
 _TOP_LEVEL_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _MOST_MESSAGE = 4000
 _MOST_NAME = 256
+_SPINS = 1000
+"""Turns of the loop in which code neither waited nor ended: then its time goes on, as if it had waited."""
 
 
 def load_library() -> None:
@@ -144,39 +144,101 @@ def with_fields(of: TextResult | Failure, message: dict[str, Any]) -> Any:
 
 
 class Host:
-    """Where the event loop waits: for the next message of the host, or for a timer."""
+    """Where the event loop waits: for the host, which says what comes next, an answer or a timer.
 
-    def __init__(self) -> None:
-        self._poll = select.poll()
-        self._poll.register(0, select.POLLIN)
+    It is told one thing at a time, and only when all that followed from the last is done: what code makes of
+    answers must not depend on how fast they come.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._spins = 0
 
     def select(self, timeout: float | None) -> list[dict[str, Any]]:
-        wait = None if timeout is None else max(0, int(timeout * 1000 + 0.999))
-        return [receive()] if self._poll.poll(wait) else []
+        if timeout is not None and timeout <= 0:
+            self._spins += 1
+            if self._spins <= _SPINS or self._loop.stops:
+                return []
+            if not self._loop.calls:
+                self._loop.clock.sleep(0.001)
+                return []
+        self._spins = 0
+        flush()
+        timer = self._loop.timer
+        send({"op": "wait", "timer": None if timer is None else max(0.0, timer - self._loop.clock.passed)})
+        return [receive()]
 
     def close(self) -> None: ...
 
 
-class Loop(asyncio.base_events.BaseEventLoop):
-    """asyncio without sockets: everything it waits for is a timer or the host."""
+class NumberedTask(asyncio.Task[Any]):
+    """A task whose place in a set does not depend on where it lies in memory: code goes through such sets."""
 
-    def __init__(self) -> None:
+    made = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        NumberedTask.made += 1
+        self._number = NumberedTask.made
+        super().__init__(*args, **kwargs)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+def numbered(loop: asyncio.AbstractEventLoop, coro: Any, **given: Any) -> NumberedTask:
+    return NumberedTask(coro, loop=loop, **given)
+
+
+def in_order(real: Any) -> Any:
+    """`as_completed`, which begins with what it is given in the order of a set."""
+
+    def as_completed(fs: Any, *, timeout: float | None = None) -> Any:
+        return real([asyncio.ensure_future(each) for each in fs], timeout=timeout)
+
+    return as_completed
+
+
+class Loop(asyncio.base_events.BaseEventLoop):
+    """asyncio without sockets: everything it waits for is a timer or the host. Its clock is the given one."""
+
+    _scheduled: list[asyncio.TimerHandle]
+    _stopping: bool
+
+    def __init__(self, clock: Any) -> None:
+        self.clock = clock
         super().__init__()
-        self._selector = Host()
-        self.calls: dict[int, asyncio.Future[Any]] = {}
+        self._selector = Host(self)
+        self.calls: dict[int, tuple[asyncio.Future[Any], float]] = {}
+        """With when each was made."""
         self.made = 0
+        self.set_task_factory(numbered)
 
     def time(self) -> float:
-        """The real one: what code reads as the clock is given to it."""
-        return monotonic()
+        return self.clock.passed
+
+    @property
+    def timer(self) -> float | None:
+        """When the next timer is due."""
+        return self._scheduled[0].when() if self._scheduled else None
+
+    @property
+    def stops(self) -> bool:
+        return self._stopping
 
     def _process_events(self, event_list: list[dict[str, Any]]) -> None:
         for message in event_list:
+            timer = self.timer
+            if message.get("op") == "tick":
+                self.clock.until(0.0 if timer is None else timer)
+                continue
+            _, made = self.calls.get(message["id"], (None, self.clock.passed))
+            came = made + message.get("took", 0.0)
+            self.clock.until(came if timer is None else min(came, timer))  # that a timer was due, it is told
             self.settle(message)
 
     def settle(self, message: dict[str, Any]) -> None:
         """The host's answer to a call."""
-        future = self.calls.pop(message["id"], None)
+        future, _ = self.calls.pop(message["id"], (None, 0.0))
         if future is None or future.done():
             return
         if "fields" in message and "value" in message:
@@ -199,7 +261,8 @@ class Loop(asyncio.base_events.BaseEventLoop):
         flush()
         number = self.made = self.made + 1
         json.dumps([args, kwargs])  # a TypeError here is the code's own
-        future = self.calls[number] = self.create_future()
+        future = self.create_future()
+        self.calls[number] = (future, self.clock.passed)
         send({"op": "call", "id": number, "name": name, "args": args, "kwargs": kwargs})
         return await future
 
@@ -356,7 +419,8 @@ def main() -> None:
     load_library()
     chance = load_beside("chance").install()
     os.environ.clear()
-    loop = Loop()
+    asyncio.as_completed = asyncio.tasks.as_completed = in_order(asyncio.as_completed)
+    loop = Loop(chance)
     asyncio.set_event_loop(loop)
     scrub()
     send({"op": "ready"})

@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
@@ -28,6 +27,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from retinue.course import CLOCK, Course, Telling
 from retinue.errors import ToolError
 from retinue.sandbox import seal
 from retinue.sandbox.base import (
@@ -67,6 +67,7 @@ class HostAnswer(Struct, frozen=True, kw_only=True):
     message: str = ""
     fields: dict[str, Any] | None = None
     outside: bool = False
+    took: float = 0.0
 
 
 class Snippet(Struct, frozen=True, kw_only=True):
@@ -74,6 +75,9 @@ class Snippet(Struct, frozen=True, kw_only=True):
 
     code: str
     answers: tuple[HostAnswer, ...] = ()
+    """In the order of the calls."""
+    told: tuple[int, ...] = ()
+    """In which order it had them, and when its clock woke it."""
     at: float = 0.0
     seed: str = ""
 
@@ -92,6 +96,7 @@ class ChildMessage(Struct, kw_only=True):
     trace: str = ""
     memory: bool = False
     outside: bool = False
+    timer: Annotated[float, Meta(ge=0)] | None = None
 
 
 class Stopped(Exception):
@@ -260,14 +265,20 @@ class CPythonSandbox:
             await self._end()
 
     async def run(
-        self, code: str, *, functions: Mapping[str, HostFunction], at: float = 0.0, seed: str = ""
+        self,
+        code: str,
+        *,
+        functions: Mapping[str, HostFunction],
+        at: float = 0.0,
+        seed: str = "",
+        course: Telling | None = None,
     ) -> SnippetOutcome:
         if len(code) > MAX_CODE:
             return SnippetOutcome(
                 error=f"the code has {len(code)} characters, at most {MAX_CODE} are allowed"
             )
         async with self._busy:
-            exchange = Exchange(self._limits, functions)
+            exchange = Exchange(self._limits, functions, course=course)
             snippet = Snippet(code=code, at=at, seed=seed)
             whole = False
             try:
@@ -275,7 +286,7 @@ class CPythonSandbox:
                 outcome = await exchange.run(process, snippet)
                 whole = not outcome.lost
                 if whole:
-                    self._past.append(replace(snippet, answers=tuple(exchange.answers)))
+                    self._past.append(replace(snippet, answers=exchange.heard, told=tuple(exchange.told)))
                 return outcome
             except Stopped as stopped:
                 return exchange.outcome(error=str(stopped), lost=True)
@@ -291,7 +302,9 @@ class CPythonSandbox:
         if self._process is None:
             self._process = await self._engine.process(self._limits)
             for snippet in self._past:
-                again = Exchange(self._limits, {}, replay=snippet.answers)
+                known = Course.told(snippet.told, len(snippet.answers))
+                course = Telling(known, known.wake, played=True)
+                again = Exchange(self._limits, {}, replay=snippet.answers, course=course)
                 outcome = await again.run(self._process, snippet)
                 if outcome.lost or len(again.answers) != len(snippet.answers):
                     self._past = []
@@ -311,12 +324,25 @@ class Exchange:
     limits: SandboxLimits
     functions: Mapping[str, HostFunction]
     replay: tuple[HostAnswer, ...] | None = None
+    course: Telling | None = None
     printed: Printed = field(init=False)
-    answers: list[HostAnswer] = field(default_factory=list[HostAnswer])
+    answers: dict[int, HostAnswer] = field(default_factory=dict[int, HostAnswer])
+    told: list[int] = field(default_factory=list[int])
+    """The numbers of what it was told, as long as it ran, and `CLOCK`."""
     calls: int = 0
     outside: bool = False
     _heard: int = 0
-    _pending: deque[tuple[int, asyncio.Future[HostAnswer]]] = field(default_factory=deque[Any])
+    _telling: Telling = field(init=False)
+    _pending: dict[int, tuple[int, asyncio.Task[HostAnswer]]] = field(default_factory=dict[int, Any])
+    """By their numbers, in the order of the calls, with what the child calls them."""
+    _unknown: list[tuple[int, HostAnswer]] = field(default_factory=list[Any])
+    """Calls of what is not there."""
+    _waits: float | None = None
+    """Since when the child waits for what it is told next."""
+    _timer: float | None = None
+    """After how many seconds of that a timer of the code is due."""
+    _fresh: bool = False
+    """Nobody has looked since whether there is something to tell it."""
     _busy: float = 0.0
     _began: float = field(default_factory=time.monotonic)
     _seen: float = field(default_factory=time.monotonic)
@@ -324,6 +350,12 @@ class Exchange:
 
     def __post_init__(self) -> None:
         self.printed = Printed(self.limits.output)
+        own = Course()
+        self._telling = self.course or Telling(own, own.wake)
+
+    @property
+    def heard(self) -> tuple[HostAnswer, ...]:
+        return tuple(answer for _, answer in sorted(self.answers.items()))
 
     async def run(self, process: Process, snippet: Snippet) -> SnippetOutcome:
         process.used += 1
@@ -338,7 +370,7 @@ class Exchange:
         try:
             while True:
                 await self._wait(process, reading, cpu)
-                self._deliver(process)
+                self._go_on(process)
                 if reading.done():
                     said = reading.result()
                     if said.op == "done":
@@ -348,9 +380,10 @@ class Exchange:
                     reading = asyncio.create_task(process.read())
         finally:
             reading.cancel()
-            for _, task in self._pending:
+            calls = [task for _, task in self._pending.values()]
+            for task in calls:
                 task.cancel()
-            await asyncio.gather(reading, *(task for _, task in self._pending), return_exceptions=True)
+            await asyncio.gather(reading, *calls, return_exceptions=True)
 
     def _names(self) -> set[str]:
         """The functions there are; when a snippet is run again, those that it called."""
@@ -359,11 +392,15 @@ class Exchange:
     async def _wait(self, process: Process, reading: asyncio.Task[ChildMessage], cpu: float) -> None:
         """Until something happens. Time counts only while the child has nothing to wait for but itself."""
         limit = self.limits.seconds
-        waiting: set[asyncio.Future[Any]] = {reading}
-        free = bool(self._pending) and not self._pending[0][1].done()
-        if self._pending:
-            waiting.add(self._pending[0][1])
+        waits = self._waits is not None
+        open_calls = [task for _, task in self._pending.values() if not task.done()] if waits else []
+        free = bool(open_calls)
         left = _TICK if free else max(0.0, limit - self._busy)
+        if self._waits is not None and self._timer is not None:
+            left = min(left, max(0.0, self._waits + self._timer - time.monotonic()))
+        if self._fresh:  # a turn of the loop: a call that could not be made at all has its answer by then
+            left, self._fresh = 0.0, False
+        waiting: set[asyncio.Future[Any]] = {reading, *open_calls}
         await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         now = time.monotonic()
         if not free:
@@ -394,20 +431,24 @@ class Exchange:
                 raise Stopped(f"the code printed more than {FLOOD} characters and was stopped; print less")
         elif said.op == "call":
             self._heard_call(said)
+        elif said.op == "wait" and self._waits is None:
+            self._waits, self._timer, self._fresh = time.monotonic(), said.timer, True
         else:
             raise Stopped("the code sent something that is not a message")
 
     def _heard_call(self, said: ChildMessage) -> None:
         if self.calls >= _MAX_CALLS:
             raise Stopped(f"the code made more than {_MAX_CALLS:,} calls in one snippet; do less at a time")
-        if said.name in self._names():
-            answer: asyncio.Future[HostAnswer] = asyncio.create_task(self._call(said, self.calls))
-            self.calls += 1
-        else:
-            answer = asyncio.get_running_loop().create_future()
+        if said.name not in self._names():
             message = f"name {said.name!r} is not defined"
-            answer.set_result(HostAnswer(name=said.name, kind="NameError", message=message))
-        self._pending.append((said.id, answer))
+            self._unknown.append((said.id, HostAnswer(name=said.name, kind="NameError", message=message)))
+            return
+        task = asyncio.create_task(self._call(said, self.calls))
+        self.calls += 1
+        self._pending[self.calls] = (said.id, task)
+        if self.course is None:
+            number = self.calls
+            task.add_done_callback(lambda _: self._telling.course.answer(number, 0.0))
 
     async def _call(self, said: ChildMessage, number: int) -> HostAnswer:
         if self.replay is not None:
@@ -424,19 +465,51 @@ class Exchange:
             return HostAnswer(name=said.name, kind="RuntimeError", message=str(error))
         if not isinstance(value, CallResult):
             return HostAnswer(name=said.name, value=value)
-        said_so = {"kind": "RuntimeError", "message": value.text} if value.failed else {"value": value.text}
-        return HostAnswer(name=said.name, fields=dict(value.fields), outside=value.outside, **said_so)
+        said_so: dict[str, Any] = (
+            {"kind": "RuntimeError", "message": value.text} if value.failed else {"value": value.text}
+        )
+        given: dict[str, Any] = {"fields": dict(value.fields), "outside": value.outside, "took": value.took}
+        return HostAnswer(name=said.name, **given, **said_so)
 
-    def _deliver(self, process: Process) -> None:
-        """Results go back in the order of the calls, so that the code's path never depends on timing."""
-        while self._pending and self._pending[0][1].done():
-            call_id, task = self._pending.popleft()
-            self._send(process, call_id, task.result())
+    def _go_on(self, process: Process) -> None:
+        """Tell a child that waits the next thing, if there is one: one, in the order of its course."""
+        if self._waits is None:
+            return
+        if self._unknown:  # what is not there is so again when the snippet is run again
+            self._send(process, *self._unknown.pop(0))
+        elif self._pending:
+            numbers = list(self._pending)
+            if self._time_is_up():
+                self._telling.time_is_up(numbers)
+            found = self._telling.next(numbers, lambda number: self._pending[number][1].done())
+            if found is None:
+                return
+            self.told.append(found)
+            if found == CLOCK:
+                process.send({"op": "tick"})
+            else:
+                self._tell(process, found)
+        elif self._time_is_up():
+            process.send({"op": "tick"})
+        else:
+            return
+        self._waits = self._timer = None
+
+    def _time_is_up(self) -> bool:
+        """Whether a timer of the code is due."""
+        return (
+            self._waits is not None
+            and self._timer is not None
+            and time.monotonic() >= self._waits + self._timer
+        )
+
+    def _tell(self, process: Process, number: int) -> None:
+        call_id, task = self._pending.pop(number)
+        self.answers[number] = task.result()
+        self._send(process, call_id, task.result())
 
     def _send(self, process: Process, call_id: int, answer: HostAnswer) -> None:
-        if answer.name in self._names():  # what is not there is so again when the snippet is run again
-            self.answers.append(answer)
-        told: dict[str, Any] = {"id": call_id}
+        told: dict[str, Any] = {"id": call_id, "took": answer.took}
         if answer.fields is not None:
             told |= {"fields": answer.fields, "outside": sorted(WORDED) if answer.outside else []}
         if answer.kind:
@@ -446,10 +519,10 @@ class Exchange:
 
     async def _finish(self, process: Process) -> None:
         """Let calls end that the code did not wait for: they may be half-way through an effect."""
-        while self._pending:
-            call_id, task = self._pending[0]
-            answer = await task
-            self._pending.popleft()
+        for number in list(self._pending):
+            await self._pending[number][1]
+            self._tell(process, number)
+        for call_id, answer in self._unknown:
             self._send(process, call_id, answer)
 
     def _done(self, said: ChildMessage) -> SnippetOutcome:
@@ -474,5 +547,5 @@ class Exchange:
             seconds=time.monotonic() - self._began,
             lost=lost,
             # What a process that was ended had read, nobody knows.
-            outside=self.outside or (lost and any(answer.outside for answer in self.answers)),
+            outside=self.outside or (lost and any(answer.outside for answer in self.answers.values())),
         )

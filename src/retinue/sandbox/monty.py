@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from retinue.course import Telling
 from retinue.errors import ToolError
 from retinue.sandbox.base import (
     FLOOD,
@@ -87,6 +88,8 @@ class _Feed:
     now: float
     results: _Results
     slept: float = 0.0
+    made: dict[int, float] = field(default_factory=dict[int, float])
+    """What the clock showed when each call was made."""
     pending: dict[int, asyncio.Task[Any]] = field(default_factory=dict[int, "asyncio.Task[Any]"])
     calls: int = 0
     gone: bool = False
@@ -159,7 +162,13 @@ class MontySandbox:
         self._state = b""
 
     async def run(
-        self, code: str, *, functions: Mapping[str, HostFunction], at: float = 0.0, seed: str = ""
+        self,
+        code: str,
+        *,
+        functions: Mapping[str, HostFunction],
+        at: float = 0.0,
+        seed: str = "",
+        course: Telling | None = None,
     ) -> SnippetOutcome:
         if len(code) > MAX_CODE:
             return SnippetOutcome(
@@ -299,10 +308,11 @@ class MontySandbox:
         if seconds > most or feed.slept > self._limits.seconds:
             told = f"code may sleep {most:g} s at a time and {self._limits.seconds:g} s in all"
             return _later(snapshot.resume, {"exc_type": "TimeoutError", "message": told})
-        feed.now += seconds
         if snapshot.function_name == _SLEEPS[0]:
             await asyncio.sleep(seconds)
+            feed.now += seconds
             return _later(snapshot.resume, {"return_value": None})
+        feed.made[snapshot.call_id] = feed.now + seconds
         feed.pending[snapshot.call_id] = asyncio.ensure_future(asyncio.sleep(seconds))
         return _later(snapshot.resume, {"future": ...})
 
@@ -373,6 +383,7 @@ def _answer_call(snapshot: FunctionSnapshot, feed: _Feed) -> Callable[[], SyncSn
         awaitable = function(*snapshot.args, **snapshot.kwargs)
     except (TypeError, ToolError) as error:
         return _later(snapshot.resume, {"exc_type": "TypeError", "message": str(error)})
+    feed.made[snapshot.call_id] = feed.now
     feed.pending[snapshot.call_id] = asyncio.ensure_future(cast("asyncio.Future[Any]", awaitable))  # pyright: ignore[reportArgumentType]  # ensure_future makes a Task of a coroutine
     return _later(snapshot.resume, {"future": ...})
 
@@ -404,6 +415,8 @@ async def _answer_future(snapshot: FutureSnapshot, feed: _Feed) -> Callable[[], 
         try:
             value = await task
             settled = {"return_value": value}
+            took = value.took if isinstance(value, CallResult) else 0.0
+            feed.now = max(feed.now, feed.made.pop(call_id, 0.0) + took)
             if isinstance(value, CallResult):
                 feed.results.add(value)
                 failure: ExternalSettledResult = {"exc_type": "RuntimeError", "message": value.text}

@@ -17,10 +17,13 @@ import re
 import textwrap
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, cast
 
 import msgspec
 
+from retinue.course import Course, Telling
 from retinue.errors import ToolError
 from retinue.sandbox.base import CallResult, CodeRunner, HostFunction, Sandbox, SnippetOutcome
 from retinue.settings import CodeSettings
@@ -41,6 +44,9 @@ Miss = Callable[[Tool, Mapping[str, Any]], None]
 CalledAt = Callable[[str], float]
 """When a call was made, by the log, in seconds since 1970: what its code reads as the time."""
 
+CourseOf = Callable[[str], Telling]
+"""In which order the code of a call is told what it waits for, by the log."""
+
 _SOME_ONLY = "not all tasks were completed: each of .data['results'] says how it ended"
 ROLLED_BACK = "[the variables are what they were before this snippet]"
 
@@ -58,6 +64,7 @@ def code_tool(
     settings: CodeSettings,
     *,
     called_at: CalledAt = lambda call_id: time.time(),
+    course_of: CourseOf = lambda call_id: _new_course(),
     before: Iterable[ToolResult] = (),
 ) -> Tool:
     """`run_code` for one run. Whoever opened the sandbox closes it when the run ends.
@@ -85,10 +92,13 @@ def code_tool(
             if target.effect == "delegate" and not target.only_looks(_operation(given)):
                 missed.extend(target.asked_for(given, context.run_id))
 
-        functions = _functions(offered, heard, context.call_id, settings.calls, miss)
+        course = course_of(context.call_id)
+        functions = _functions(offered, heard, context.call_id, settings.calls, course.course, miss)
         bare = _bare(code, offered)
         at = called_at(context.call_id)
-        outcome = await sandbox.run(bare, functions=functions, at=at, seed=_seed(context.call_id, at))
+        outcome = await sandbox.run(
+            bare, functions=functions, at=at, seed=_seed(context.call_id, at), course=course
+        )
         text = render(outcome, bare)
         if outcome.outside or _may_repeat(outcome, framed):
             # The mark is of the log alone, so that the same comes out in a replay; no child knows it.
@@ -107,6 +117,11 @@ def code_tool(
         name=NAME, description=description(offered, settings), effect="read", timeout=None, private=False
     )
     return made(run_code)
+
+
+def _new_course() -> Telling:
+    course = Course()
+    return Telling(course, course.wake)
 
 
 def _operation(given: Mapping[str, Any]) -> str:
@@ -142,11 +157,12 @@ async def replay(
     finished: Sequence[tuple[str, str, float]],
     results: Mapping[str, ToolResult],
     settings: CodeSettings,
+    courses: Mapping[str, Course] = MappingProxyType({}),
 ) -> None:
     """Bring a fresh sandbox to where a log left off, without making a single call.
 
     `finished` are the call ids and code of snippets that have a result and were not rolled back, in order,
-    and when they were called; `results` are those of their inner calls.
+    and when they were called; `results` are those of their inner calls, `courses` how these reached them.
     """
     offered = function_names([each for each in tools if each.name != NAME])
 
@@ -156,8 +172,11 @@ async def replay(
         return results[call_id]
 
     for call_id, code, at in finished:
-        functions = _functions(offered, answer, call_id, settings.calls)
-        await sandbox.run(_bare(code, offered), functions=functions, at=at, seed=_seed(call_id, at))
+        known = courses.get(call_id) or Course()
+        functions = _functions(offered, answer, call_id, settings.calls, known)
+        course = Telling(known, known.wake, played=True)
+        seed = _seed(call_id, at)
+        await sandbox.run(_bare(code, offered), functions=functions, at=at, seed=seed, course=course)
 
 
 def _seed(call_id: str, at: float) -> str:
@@ -166,7 +185,12 @@ def _seed(call_id: str, at: float) -> str:
 
 
 def _functions(
-    offered: Mapping[str, Tool], call: InnerCall, call_id: str, most: int, miss: Miss | None = None
+    offered: Mapping[str, Tool],
+    call: InnerCall,
+    call_id: str,
+    most: int,
+    course: Course,
+    miss: Miss | None = None,
 ) -> dict[str, HostFunction]:
     """`miss` is told of calls that were not made."""
     made = passed = 0
@@ -181,7 +205,8 @@ def _functions(
                 if miss is not None:
                     miss(target, {**dict(zip(parameters, args, strict=False)), **kwargs})
                 raise
-            return as_data(await call(derived, target.name, arguments), target.effect)
+            result = as_data(await call(derived, target.name, arguments), target.effect)
+            return replace(result, took=course.took.get(int(derived.rpartition("/")[2]), 0.0))
 
         def number(*args: Any, **kwargs: Any) -> tuple[str, str]:
             nonlocal made, passed

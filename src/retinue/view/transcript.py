@@ -19,6 +19,7 @@ from retinue.events import (
     ChangesUndone,
     ChildEnded,
     ChildStarted,
+    CodeWoken,
     CopyLeft,
     ErrorRaised,
     FilesChanged,
@@ -306,6 +307,10 @@ def _gist(event: AnyEvent) -> str:
             text = noted(event)
         case ModelSampled():
             text = noted(event)
+        case CodeWoken():
+            text = (
+                f"{'a timer was due' if event.clock else 'a later call was there first'}  ({event.call_id})"
+            )
         case ChildStarted() | ChildEnded():
             text = f"{event.agent}  {event.child_id}"
         case RunFinished():
