@@ -1,6 +1,6 @@
 """A program of code mode that asks a hundred children, killed with -9 at random and taken up each time.
 
-    python scripts/fan_out_kills.py [--children 100] [--kills 20] [--seed 1]
+    python scripts/fan_out_kills.py [--children 100] [--kills 20] [--seed 1] [--engine monty]
 
 A fake provider on loopback answers; the run is a process of its own over a SQLite file. Ends with 1 if the
 program comes to another result than without a kill, a child is started twice, or a reply is in the log twice.
@@ -26,6 +26,8 @@ from retinue.testing.script import Script, SeenRequest, call
 from retinue.types import AgentSpec, ToolMessage, UserMessage
 
 RUN = "rfanoutkills000001"
+ENGINE = "FAN_OUT_ENGINE"
+"""What the process that is killed is told by its environment."""
 PROGRAM = """
 import asyncio, random
 asked = [helper(prompt=f"question {{n}}") for n in range({children})]
@@ -45,7 +47,7 @@ def retinue(db: str, environ: dict[str, str], children: int) -> Retinue:
         model="openai:fake-model",
         agents=[spec("root", mode="code", tools=("helper", "run_code")), spec("helper")],
         environ=environ,
-        settings={"delegation.agent_calls": children},
+        settings={"delegation.agent_calls": children, "code.engine": os.environ.get(ENGINE, "monty")},
     )
 
 
@@ -93,7 +95,7 @@ async def main(given: argparse.Namespace) -> int:
             while True:
                 worker = await asyncio.create_subprocess_exec(
                     sys.executable, __file__, "--work", db, "--children", str(given.children),
-                    env={**os.environ, **provider.environ(), "HOME": folder},
+                    env={**os.environ, **provider.environ(), "HOME": folder, ENGINE: given.engine},
                     cwd=folder,
                     stdout=asyncio.subprocess.PIPE,
                 )  # fmt: skip
@@ -135,6 +137,7 @@ if __name__ == "__main__":
     parser.add_argument("--children", type=int, default=100)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--engine", choices=("monty", "cpython"), default="monty")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.work:

@@ -81,7 +81,7 @@ class RunResources:
         made = [] if authority.tools.isdisjoint(NOTES) else notes_tools(self.notes)
         if self._skill is not None:
             made.append(self._skill)
-        if (self.spec.mode == "code" or CODE in (self.spec.tools or ())) and is_installed("code"):
+        if self._writes_code() and is_installed("code"):
             named = [
                 tool
                 for tool in made
@@ -90,6 +90,11 @@ class RunResources:
             usable = {tool.name: tool for tool in (*held.values(), *named)}
             made.append(self._code(list(usable.values())))
         return made
+
+    def _writes_code(self) -> bool:
+        """Whether its agent is one that writes code, or was made up by one and shown what that is shown."""
+        named = (*(self.spec.tools or ()), *(self.spec.shown or ()))
+        return self.spec.mode == "code" or CODE in named
 
     def _code(self, tools: list[Tool]) -> Tool:
         from retinue.tools.code import code_tool, replay

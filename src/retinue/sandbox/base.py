@@ -18,7 +18,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
+
+from msgspec import Meta, Struct
 
 from retinue.course import Telling
 from retinue.settings import CodeSettings
@@ -87,6 +89,14 @@ class SandboxLimits:
         return cls(seconds=settings.timeout, memory=settings.memory_mb * 1024 * 1024, output=settings.output)
 
 
+class Unawaited(Struct, frozen=True, kw_only=True):
+    """A call of a function that came to nothing."""
+
+    name: Annotated[str, Meta(max_length=256)]
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SnippetOutcome:
     """What came of one snippet.
@@ -108,6 +118,10 @@ class SnippetOutcome:
     """This code, or code before it, has read what others wrote out of its frame."""
     undefined: str = ""
     """The name that it ended for, where there is none such."""
+    unparsed: bool = False
+    """Nothing of it ran: it is none of the language that this engine takes."""
+    unawaited: tuple[Unawaited, ...] = ()
+    """Calls that code wrote and that nothing can await any more: they were not made."""
 
 
 class CodeRunner(Protocol):

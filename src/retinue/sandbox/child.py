@@ -24,6 +24,7 @@ import json  # noqa: E402
 import linecache  # noqa: E402
 import traceback  # noqa: E402
 import warnings  # noqa: E402
+import weakref  # noqa: E402
 from collections.abc import Callable  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -40,6 +41,7 @@ LIBRARY = """
 _TOP_LEVEL_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _MOST_MESSAGE = 4000
 _MOST_NAME = 256
+_MOST_UNAWAITED = 100
 _SPINS = 1000
 """Turns of the loop in which code neither waited nor ended: then its time goes on, as if it had waited."""
 
@@ -298,11 +300,45 @@ flush = output.flush
 
 
 def function(loop: Loop, name: str) -> Callable[..., Any]:
-    async def call(*args: Any, **kwargs: Any) -> Any:
+    async def made(place: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        unawaited.pop(place, None)
         return await loop.call(name, args, kwargs)
 
-    call.__name__ = call.__qualname__ = name
+    def call(*args: Any, **kwargs: Any) -> Any:
+        place = Unmade.count = Unmade.count + 1
+        coroutine = made(place, args, kwargs)
+        if len(unawaited) < _MOST_UNAWAITED:
+            unawaited[place] = Unmade(coroutine, {"name": name, "args": args, "kwargs": kwargs})
+        return coroutine
+
+    made.__name__ = made.__qualname__ = call.__name__ = call.__qualname__ = name
     return call
+
+
+class Unmade:
+    """A call that was written and did not begin, as long as something may still await it."""
+
+    count = 0
+
+    def __init__(self, coroutine: Any, call: dict[str, Any]) -> None:
+        self.alive = weakref.ref(coroutine)
+        self.call = call
+
+
+unawaited: dict[int, Unmade] = {}
+
+
+def never_made(value: Any) -> list[dict[str, Any]]:
+    """The calls that nothing can await any more, or that are all that the last line gave."""
+    lost = [place for place, each in unawaited.items() if each.alive() is None or each.alive() is value]
+    found: list[dict[str, Any]] = []
+    for place in lost:
+        call = unawaited.pop(place).call
+        try:
+            found.append(json.loads(json.dumps(call)))
+        except (TypeError, ValueError, RecursionError):
+            found.append({"name": call["name"]})
+    return found
 
 
 class Awaited(ast.NodeTransformer):
@@ -321,18 +357,24 @@ class Awaited(ast.NodeTransformer):
         return node
 
 
-async def execute(code: str, filename: str, space: dict[str, Any]) -> Any:
-    """Run a snippet; the value of its last line, if that is an expression."""
+def compiled(code: str, filename: str) -> tuple[Any, Any]:
+    """A snippet, and its last line by itself if that is an expression."""
     tree: ast.Module = compile(code, filename, "exec", ast.PyCF_ONLY_AST | _TOP_LEVEL_AWAIT)
     Awaited().visit(tree)
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Expr):
-        return await _evaluate(compile(tree, filename, "exec", _TOP_LEVEL_AWAIT), space)
+        return compile(tree, filename, "exec", _TOP_LEVEL_AWAIT), None
     tree.body.pop()
-    await _evaluate(compile(tree, filename, "exec", _TOP_LEVEL_AWAIT), space)
-    space["_"] = await _evaluate(
-        compile(ast.Expression(last.value), filename, "eval", _TOP_LEVEL_AWAIT), space
-    )
+    value = compile(ast.Expression(last.value), filename, "eval", _TOP_LEVEL_AWAIT)
+    return compile(tree, filename, "exec", _TOP_LEVEL_AWAIT), value
+
+
+async def execute(body: Any, last: Any, space: dict[str, Any]) -> Any:
+    """Run a snippet; the value of its last line, if that is an expression."""
+    value = await _evaluate(body, space)
+    if last is None:
+        return value
+    space["_"] = await _evaluate(last, space)
     return space["_"]
 
 
@@ -347,13 +389,18 @@ def run(loop: Loop, message: dict[str, Any], space: dict[str, Any]) -> dict[str,
     for name in message["names"]:
         builtins.__dict__[name] = function(loop, name)
     try:
-        value = loop.run_until_complete(execute(code, filename, space))
+        body, last = compiled(code, filename)
+    except BaseException as error:
+        return {**explain(error), "unparsed": True}
+    value = None
+    try:
+        value = loop.run_until_complete(execute(body, last, space))
         text = None if value is None else repr(value)
     except BaseException as error:
-        return explain(error)
+        return {**explain(error), "unawaited": never_made(value)}
     if text is not None and len(text) > most:
         text = text[:most] + " …"
-    return {"op": "done", "value": text}
+    return {"op": "done", "value": text, "unawaited": never_made(value)}
 
 
 def explain(error: BaseException) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from retinue.sandbox.base import (
     Printed,
     SandboxLimits,
     SnippetOutcome,
+    Unawaited,
     short_trace,
 )
 
@@ -51,6 +52,7 @@ _MAX_MESSAGES = 50_000
 _MAX_CALLS = 10_000
 _MAX_SENT = 64_000_000
 _TICK = 0.25
+MAX_UNAWAITED = 100
 
 
 def why_not() -> str | None:
@@ -97,6 +99,8 @@ class ChildMessage(Struct, kw_only=True):
     memory: bool = False
     outside: bool = False
     timer: Annotated[float, Meta(ge=0)] | None = None
+    unparsed: bool = False
+    unawaited: Annotated[list[Unawaited], Meta(max_length=MAX_UNAWAITED)] = []
 
 
 class Stopped(Exception):
@@ -532,7 +536,12 @@ class Exchange:
             return self.outcome(error=error, lost=True)
         self.outside = said.outside
         outcome = self.outcome(value=said.value, error=said.error, trace=said.trace)
-        return changed(outcome, undefined=said.name if said.error is not None else "")
+        return changed(
+            outcome,
+            undefined=said.name if said.error is not None else "",
+            unparsed=said.unparsed and said.error is not None,
+            unawaited=tuple(each for each in said.unawaited if each.name in self._names()),
+        )
 
     def outcome(
         self, *, value: str | None = None, error: str | None = None, trace: str = "", lost: bool = False

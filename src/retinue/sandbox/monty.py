@@ -229,12 +229,13 @@ class MontySandbox:
         return worker
 
     async def _snippet(self, code: str, feed: _Feed) -> SnippetOutcome:
-        from pydantic_monty import MontyError, MontyRuntimeError
+        from pydantic_monty import MontyError, MontyRuntimeError, MontySyntaxError
 
         began = time.monotonic()
         fielded = with_fields(code)
         source, valued = keep_value(fielded or code)
         error = trace = undefined = ""
+        unparsed = False
         value: str | None = None
         lost = False
         try:
@@ -245,6 +246,7 @@ class MontySandbox:
                 value = await self._workers.in_thread(lambda: _last_value(feed.worker, self._limits.output))
         except MontyError as raised:
             error, trace, lost = self._explain(raised, feed)
+            unparsed = isinstance(raised, MontySyntaxError)
             if isinstance(raised, MontyRuntimeError) and isinstance(raised.exception(), NameError):
                 undefined = feed.undefined
             await _finish(feed.pending)
@@ -274,6 +276,7 @@ class MontySandbox:
             lost=lost,
             outside=feed.results.read,
             undefined=undefined,
+            unparsed=unparsed,
         )
 
     async def _drive(self, source: str, feed: _Feed) -> None:

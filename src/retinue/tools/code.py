@@ -29,7 +29,7 @@ from retinue.sandbox.base import CallResult, CodeRunner, HostFunction, Sandbox, 
 from retinue.settings import CodeSettings
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
-from retinue.tools.mistyped import agent_meant_in
+from retinue.tools.mistyped import agent_meant_in, agents_called_in
 from retinue.types import Effect, JsonSchema, Source
 from retinue.web.framing import frame, holds_frame
 
@@ -49,6 +49,8 @@ CourseOf = Callable[[str], Telling]
 
 _SOME_ONLY = "not all tasks were completed: each of .data['results'] says how it ended"
 ROLLED_BACK = "[the variables are what they were before this snippet]"
+
+_NOTHING_RAN = "[no line of this snippet ran: it cannot be read as a whole]"
 
 _MOST_DESCRIPTION = 1500
 # Characters of arguments, which go into the log, where code could otherwise write without end: of one call
@@ -100,6 +102,13 @@ def code_tool(
             bare, functions=functions, at=at, seed=_seed(context.call_id, at), course=course
         )
         text = render(outcome, bare)
+        for each in outcome.unawaited:
+            text += f"\n[{each.name}(...) was called and not awaited, so it did not run: await it]"
+            target = offered[each.name]
+            miss(target, {**dict(zip(_parameters(target.schema), each.args, strict=False)), **each.kwargs})
+        if outcome.unparsed:
+            missed += agents_called_in(bare, offered)
+            text += f"\n{_NOTHING_RAN}" + "".join(f"\n[{name} was not asked]" for name in missed)
         if outcome.outside or _may_repeat(outcome, framed):
             # The mark is of the log alone, so that the same comes out in a replay; no child knows it.
             text = frame(text, what="output of code", secret=_seed(context.call_id, at).encode())

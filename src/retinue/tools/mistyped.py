@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from retinue.builtin_tools import DELEGATION_TOOLS
@@ -50,6 +51,16 @@ def agent_meant_in(code: str, name: str, offered: Mapping[str, Tool]) -> str:
     )
     given = (_given(call, offered[near]) for call in calls)
     return next((found for each in given if (found := agent_meant(name, offered, each))), "")
+
+
+def agents_called_in(code: str, offered: Mapping[str, Tool]) -> list[str]:
+    """The agents that code names with a bracket behind, each once: of code that nobody can read no more is
+    known. What stands in a comment of it or in a text is no call."""
+    spoken = re.sub(r"#[^\n]*|'[^'\n]*'|\"[^\"\n]*\"", " ", code)
+    called = re.findall(r"(?<![\w.])([^\W\d]\w*)\s*\(", spoken)
+    tools = (offered[name] for name in dict.fromkeys(called) if name in offered)
+    starts = (tool for tool in tools if tool.effect == "delegate" and "operation" not in _arguments(tool)[0])
+    return [tool.name for tool in starts]
 
 
 def _given(call: ast.Call, tool: Tool) -> Sequence[str]:
