@@ -158,7 +158,7 @@ def parse(arguments: list[str]) -> None:
     """Fails as the command line would, without running anything."""
     command: Any = program()
     words = [word for word in arguments if word != "--debug"]
-    if words in (["--version"], ["--help"]):
+    if words in ([], ["--version"], ["--help"]):
         return
     while hasattr(command, "commands"):
         assert words, f"{arguments}: a group alone"

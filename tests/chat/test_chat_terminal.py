@@ -212,7 +212,7 @@ async def test_ten_children_at_work_write_little_to_the_terminal(chat: Chat) -> 
     written = chat.cli.home / "written"
     await chat.tmux("pipe-pane", f"cat > {written}")
     await chat.say("ask ten")
-    await chat.until("question 0")
+    await chat.until("code-search")
     before = written.stat().st_size
     await asyncio.sleep(2)
     after = written.stat().st_size

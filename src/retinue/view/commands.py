@@ -16,9 +16,9 @@ from retinue.masking import masked
 _DB: ContextVar[str] = ContextVar("retinue_db", default="")
 _CWD: ContextVar[str] = ContextVar("retinue_cwd", default="")
 
-_OF_DB = frozenset({"acp", "ask", "doctor", "eval", "map", "run", "runs", "serve", "stats"})
+_OF_DB = frozenset({"acp", "ask", "chat", "doctor", "eval", "map", "run", "runs", "serve", "stats"})
 _OF_CWD = frozenset(
-    {"agents", "ask", "config", "doctor", "eval", "map", "mcp", "run", "serve", "skills", "tools"}
+    {"agents", "ask", "chat", "config", "doctor", "eval", "map", "mcp", "run", "serve", "skills", "tools"}
 )
 _EACH: dict[str, frozenset[str]] = {
     "approvals list": frozenset({"db"}),

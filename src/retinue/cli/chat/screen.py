@@ -197,7 +197,9 @@ class ChatScreen:
         if state is not None and state.current_completion is not None:
             buffer.apply_completion(state.current_completion)
             return
-        if buffer.text.endswith("\\"):  # where no other key makes a new line
+        if (
+            buffer.document.char_before_cursor == "\\" and buffer.document.is_cursor_at_the_end
+        ):  # where no other key makes a new line
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
             return

@@ -40,7 +40,7 @@ class ChatGiven:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class EarlierMessage:
     """A message of a person in a conversation, and the place before it: a fork there leaves it out."""
 
     text: str
@@ -203,22 +203,22 @@ class ChatSession:
         """Conversations of this folder, newest first."""
         return await rows_of_folder(self.retinue, limit, but=self.run_id)
 
-    async def said(self) -> list[Said]:
+    async def said(self) -> list[EarlierMessage]:
         """What the person said in this conversation, first to last."""
         if not self.run_id:
             return []
-        found: list[Said] = []
+        found: list[EarlierMessage] = []
         before = 0
         for event in await self.retinue.store.events(self.run_id):
             mine = event.run_id == self.run_id
             if isinstance(event, RunStarted) and mine:
-                found.append(Said(text=event.prompt, before=0))
+                found.append(EarlierMessage(text=event.prompt, before=0))
             elif isinstance(event, MessageReceived) and mine and event.sender == "person" and not event.asks:
-                found.append(Said(text=event.text, before=before))
+                found.append(EarlierMessage(text=event.text, before=before))
             before = event.pos
         return found
 
-    async def rewind(self, said: Said, text: str) -> None:
+    async def rewind(self, said: EarlierMessage, text: str) -> None:
         """Say something else in the place of a message: in a copy that ends before it. The old one stays."""
         self._refuse_at_work()
         if not said.before:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from retinue.cli.chat.session import ChatSession, Said
+from retinue.cli.chat.session import ChatSession, EarlierMessage
 from retinue.errors import RetinueError
 from retinue.view import words
 from retinue.view.paint import Line
@@ -46,7 +46,7 @@ class Talk:
         """What commands of the person's printed, for the next message."""
         self.listed: Sequence[RunRow] = ()
         """The conversations that /resume listed last."""
-        self.told: Sequence[Said] = ()
+        self.told: Sequence[EarlierMessage] = ()
         """The messages that /rewind listed last."""
         self._turn = asyncio.Lock()
 
