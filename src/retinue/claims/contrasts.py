@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
+from itertools import pairwise
 
 from retinue.claims.lists import listed
 from retinue.claims.words import TextWord, stem
@@ -69,8 +70,13 @@ _NEGATIVE = frozenset(map(stem, listed("negative_words.txt")))
 _PREFIXES = ("un", "in", "im", "ir", "il", "non", "dis", "mis")
 
 
-def answered(held: frozenset[str], text: str, found: Sequence[TextWord]) -> bool:
-    """Whether a text denies what a negation holds for, by one of its own or by a word that says as much."""
+def answered(
+    held: frozenset[str], text: str, found: Sequence[TextWord], said: frozenset[str] = frozenset()
+) -> bool:
+    """Whether a text denies what a negation holds for, by one of its own or by a word that says as much.
+
+    `said` are the other words of who denies: a "lack" that both of them have answers for no "not" of one.
+    """
     stems = [word.stem for word in found]
     if denied(text, found) & held:
         return True
@@ -78,11 +84,32 @@ def answered(held: frozenset[str], text: str, found: Sequence[TextWord]) -> bool
     if not opposites.isdisjoint(stems) or any(OPPOSITES.get(one, frozenset()) & set(stems) for one in held):
         return True
     places = [at for at, one in enumerate(stems) if one in held]
-    marks = [at for at, word in enumerate(found) if word.stem in _NEGATIVE or negates(word)]
+    marks = [
+        at
+        for at, word in enumerate(found)
+        if negates(word) or (word.stem in _NEGATIVE and word.stem not in held and word.stem not in said)
+    ]
     if not places:
         return bool(marks)
-    around = {near for mark in marks for near in range(mark - 2 * REACH, mark + 2 * REACH + 1)}
-    return not around.isdisjoint(places)
+    sentence = _sentence_numbers(text, found)
+    return any(
+        sentence[mark] == sentence[place] and -BEHIND <= place - mark <= 2 * REACH
+        for mark in marks
+        for place in places
+    )
+
+
+BEHIND = 4
+"""How many words behind what it denies a negation may stand."""
+
+
+def _sentence_numbers(text: str, found: Sequence[TextWord]) -> list[int]:
+    """For each word which sentence it stands in."""
+    numbers = [0] if found else []
+    for one, other in pairwise(found):
+        ends = any(mark in text[one.end : other.start] for mark in ".!?;。！？\n")
+        numbers.append(numbers[-1] + ends)
+    return numbers
 
 
 _WHERE = frozenset(
@@ -94,7 +121,7 @@ def heads(text: str, found: Sequence[TextWord]) -> Iterator[tuple[frozenset[str]
     """For each negation the stems of what it denies, and of all content words it holds for: in "not unanimous
     in the council" the council is not denied."""
     for at, word in enumerate(found):
-        if not negates(word) or _only(found, at):
+        if not negates(word) or _only(found, at) or text[word.end : word.end + 1] == "-":
             continue
         held: list[str] = []
         denies = -1
@@ -125,15 +152,17 @@ def opposed(claim: Sequence[TextWord], source: Sequence[TextWord]) -> Iterator[t
         own = max((len(around(i) & beside) for i in places.get(word.stem, ())), default=-1)
         there = sorted(i for one in others if one not in said for i in places.get(one, ()))
         for i in there:
-            if len(around(i) & beside) > own:
+            if len(around(i) & beside) > max(own, 0):
                 yield word, source[i]
                 break
 
 
-def _beside(found: Sequence[TextWord], at: int, reach: int) -> set[str]:
-    """What stands around a word, small words left out."""
+def _beside(found: Sequence[TextWord], at: int, reach: int) -> set[tuple[bool, str]]:
+    """What stands around a word, and on which side of it; small words left out."""
+    before, behind = found[max(0, at - reach) : at], found[at + 1 : at + 1 + reach]
     return {
-        word.stem
-        for word in (*found[max(0, at - reach) : at], *found[at + 1 : at + 1 + reach])
+        (side, word.stem)
+        for side, words_there in ((False, before), (True, behind))
+        for word in words_there
         if word.content or word.text.isdigit()
     }

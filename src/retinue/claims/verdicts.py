@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from math import isclose
 
-from retinue.claims.contrasts import answered, heads, opposed
+from retinue.claims.contrasts import answered, heads, negates, opposed
 from retinue.claims.lists import listed
 from retinue.claims.names import Name, names
 from retinue.claims.passages import SourcePassage, SourceText, stems
@@ -36,6 +36,9 @@ LONGEST_CLAIM = 2_000
 """Characters of a sentence without its citations."""
 MOST_NUMBERS = 40
 """Numbers of one sentence that are compared; what has more is a table, and stays unchecked."""
+LONGEST_LABEL = 80
+MUCH = 4
+"""Words that a passage has of a claim, beside what it denies, from which on it would have said so too."""
 ALIGNED = 0.5
 """Share from which on a passage is about the same thing, so that what differs contradicts."""
 
@@ -47,6 +50,8 @@ class Held:
     verdict: Verdict
     score: float
     which: int = 0
+    fit: float = 0.0
+    """Share of the claim's words that the passage has, whatever differs."""
     beyond: bool = False
     """Whether it was left out because it would have taken too much work."""
     start: int = 0
@@ -95,9 +100,41 @@ def hold(claim: str, texts: Sequence[SourceText], work: Work | None = None) -> H
     if len(read.numbers) + len(read.dates) > MOST_NUMBERS:
         return BEYOND
     found = [_against(read, text, which, work) for which, text in enumerate(texts)]
-    best = max(found, key=lambda held: (ORDER[held.verdict], held.score))
+    best = _best(found, texts)
     left_out = best.verdict == "not_found" and any(held.beyond for held in found)
     return BEYOND if left_out else best
+
+
+def _best(found: Sequence[Held], texts: Sequence[SourceText]) -> Held:
+    """What several sources say together: one that supports is enough; else the one that fits best speaks, and
+    what it lacks may stand in another."""
+    supported = [held for held in found if held.verdict == "supported"]
+    if supported:
+        return max(supported, key=lambda held: held.score)
+    best = max(found, key=lambda held: (held.fit, ORDER[held.verdict], -held.which))
+    if len(found) == 1 or not best.differences:
+        return best
+    others = [held for held in found if held is not best and held.fit >= ABSENT]
+    left = [
+        one
+        for one in best.differences
+        if not any(_settles(held, texts[held.which], one, best.fit) for held in others)
+    ]
+    if len(left) == len(best.differences):
+        return best
+    if left:
+        against = best.verdict == "contradicted" and any(one.source for one in left)
+        return replace(best, differences=tuple(left), verdict="contradicted" if against else "not_found")
+    return replace(best, differences=(), verdict="unchecked", score=best.fit)
+
+
+def _settles(held: Held, text: SourceText, difference: ClaimDifference, fit: float) -> bool:
+    """Whether another source has what the one that fits best lacks, and is about the same thing."""
+    if difference.kind not in ("name", "quotation") and held.fit < 0.8 * fit:
+        return False
+    if difference.kind == "name" and not all(text.has(word.stem) for word in words(difference.claim)):
+        return False
+    return all((one.kind, one.claim) != (difference.kind, difference.claim) for one in held.differences)
 
 
 ORDER: dict[Verdict, int] = {"supported": 3, "contradicted": 2, "unchecked": 1, "not_found": 0}
@@ -130,7 +167,15 @@ def _against(claim: _Claim, text: SourceText, which: int, work: Work) -> Held:
     start, end = text.excerpt(top)
     score = top.coverage * (0.5 if differences else 1.0)
     verdict = _verdict(claim, text, top, differences)
-    return Held(verdict=verdict, score=score, which=which, start=start, end=end, differences=differences)
+    return Held(
+        verdict=verdict,
+        score=score,
+        fit=top.coverage,
+        which=which,
+        start=start,
+        end=end,
+        differences=differences,
+    )
 
 
 def _comparisons(claim: _Claim, text: SourceText, best: list[SourcePassage]) -> int:
@@ -196,9 +241,34 @@ def _differences(claim: _Claim, text: SourceText, best: list[SourcePassage]) -> 
 def _quotations(claim: _Claim, text: SourceText) -> list[ClaimDifference]:
     found: list[ClaimDifference] = []
     for quotation in any_quotations(claim.text)[:MOST_NUMBERS]:
-        if not stands_in(quotation, [text.plain]):
+        if not stands_in(quotation, [text.plain]) and not _quoted_freely(quotation, text):
             found.append(ClaimDifference(kind="quotation", claim=quotation, source=_like(quotation, text)))
     return found
+
+
+def _quoted_freely(quotation: str, text: SourceText) -> bool:
+    """Whether small words alone are left out or put in, or endings changed: never one word for another."""
+    wanted = words(quotation)
+    if len(wanted) < 3:
+        return False
+    passages = text.best(stems(wanted), 1)
+    if not passages:
+        return False
+    here = [word.stem for word in wanted]
+    there = [
+        word for at in range(passages[0].first, passages[0].last + 1) for word in text.sentences[at].words
+    ]
+    match = SequenceMatcher(None, here, [word.stem for word in there], autojunk=False)
+    codes = match.get_opcodes()
+    inner = codes[codes[0][0] == "insert" : len(codes) - (codes[-1][0] == "insert")]
+    changed = [
+        word
+        for kind, first, last, low, high in inner
+        if kind != "equal"
+        for word in (*wanted[first:last], *there[low:high])
+    ]
+    replaced = any(kind == "replace" for kind, *_ in inner)
+    return not replaced and not any(word.content or negates(word) for word in changed)
 
 
 def _like(quotation: str, text: SourceText) -> str:
@@ -295,17 +365,49 @@ def _names(claim: _Claim, text: SourceText, near: list[SourcePassage]) -> list[C
     for name in names(claim.text, claim.words):
         counted = name.words[1:] if name.begins and len(name.words) > 1 and not name.acronym else name.words
         missing = [word for word in counted if word.stem not in around and word.stem not in text.title]
-        if not missing:
+        if not missing or _labels(claim.text, name) or _stands_for(claim.text, name):
             continue
         absent = any(not text.has(word.stem) for word in missing)
         if name.sure and absent:
-            if others or _apart_from(missing, claim, text, top) >= 0.7:
+            instead = others[:1] if len(missing) == len(counted) else _instead_of(name, missing, text, top)
+            whole = len(missing) == len(counted)
+            if instead or (whole and _apart_from(missing, claim, text, top) >= ALIGNED):
                 found.append(
-                    ClaimDifference(kind="name", claim=name.text, source=others[0] if others else "")
+                    ClaimDifference(kind="name", claim=name.text, source=instead[0] if instead else "")
                 )
         elif others and top.alone >= 0.75 and (name.sure or others[0] == _subject(text, top)):
             found.append(ClaimDifference(kind="name", claim=name.text, source=others[0]))
     return found
+
+
+def _labels(sentence: str, name: Name) -> bool:
+    """Whether a name stands in the few words before a colon that only say what the sentence is about."""
+    label = sentence[: sentence.find(":")] if ":" in sentence[:LONGEST_LABEL] else ""
+    return name.begins and name.words[-1].end <= len(label)
+
+
+def _stands_for(sentence: str, name: Name) -> bool:
+    """Whether it is the short form, in brackets, of the words before it."""
+    first = name.words[0]
+    if len(name.words) > 1 or sentence[max(0, first.start - 1) : first.start] != "(":
+        return False
+    letters = [char.casefold() for char in first.text if char.isupper()]
+    before = [word.text[0].casefold() for word in words(sentence[: first.start])]
+    return len(letters) > 1 and letters == before[-len(letters) :]
+
+
+def _instead_of(name: Name, missing: list[TextWord], text: SourceText, top: SourcePassage) -> list[str]:
+    """Names of the passage that have a part of this one, and something else for the rest."""
+    lacks = {word.stem for word in missing}
+    kept = {word.stem for word in name.words} - lacks
+    passage = (other for at in range(top.first, top.last + 1) for other in _names_in(text, at))
+    return [
+        other.text
+        for other in passage
+        if (have := {word.stem for word in other.words}) & kept
+        and have - kept
+        and len(have) == len(name.words)
+    ]
 
 
 def _in_slots(claim: _Claim, text: SourceText, top: SourcePassage) -> list[ClaimDifference]:
@@ -368,13 +470,17 @@ def _turned(claim: _Claim, text: SourceText, top: SourcePassage) -> list[ClaimDi
 
 def _denied_here_alone(claim: _Claim, own: str, window: Sequence[TextWord]) -> ClaimDifference | None:
     """The claim says "not" where its source does not."""
-    said = {word.stem for word in window}
+    there = {word.stem for word in window}
+    content = frozenset(word.stem for word in claim.words if word.content)
     for denies, held in heads(claim.text, claim.words):
-        if not answered(held, own, window) and (not said.isdisjoint(denies) or said.isdisjoint(held)):
+        if answered(held, own, window, content - held):
+            continue
+        common = content & there - held
+        if not there.isdisjoint(denies) or there.isdisjoint(held) or len(common) >= MUCH:
             word = next(word for word in claim.words if word.stem in denies)
-            there = next((other for other in window if other.stem in denies), None)
+            other = next((other for other in window if other.stem in denies), None)
             return ClaimDifference(
-                kind="negation", claim=f"not {word.text}", source=there.text if there else ""
+                kind="negation", claim=f"not {word.text}", source=other.text if other else ""
             )
     return None
 
@@ -386,7 +492,10 @@ def _denied_there_alone(claim: _Claim, text: SourceText, top: SourcePassage) -> 
     sentence = text.sentences[top.at]
     own = text.text[sentence.start : sentence.end]
     claimed = {word.stem for word in claim.words if word.content}
-    for _, held in heads(own, sentence.words):
+    there = list(heads(own, sentence.words))
+    if len(there) <= sum(map(negates, claim.words)):
+        return None  # both deny something; what, they may say in other words
+    for _, held in there:
         one = next((word.stem for word in claim.words if word.stem in held & claimed), None)
         if one and not answered(held, claim.text, claim.words):
             return ClaimDifference(
