@@ -288,6 +288,22 @@ def test_what_a_replay_has_beside_its_record_is_shown_in_its_own_letters() -> No
     assert "Öl und Käse.md" in shown
 
 
+async def test_what_is_named_a_secret_once_is_blanked_wherever_it_stands_again() -> None:
+    def repeats(request: Any) -> Any:
+        if turn(request) == 0:
+            return [("look", {"what": "abcdef1234567890"})]
+        return f"abcdef1234567890 is for the shop, password = request.form, {results(request)[0].text}"
+
+    store = MemoryStore()
+    async with Retinue(model=Cast({"root": repeats}), db=store, tools=[look], environ={}) as retinue:
+        report = await retinue.run(agent("root"), "what is MY_TOKEN=abcdef1234567890 for?")
+        shown = scrub(await store.events(report.run_id))
+    text = " ".join(encode(event).decode() for event in shown)
+    assert "abcdef1234567890" not in text
+    assert "[secret] is for the shop" in text
+    assert {event.run_id for event in shown} == {report.run_id}
+
+
 def test_recording_scrubs_secrets() -> None:
     spec = AgentSpec(name="a", description="", prompt="use sk-abcdefghijklmnop1234")
     began = RunStarted(

@@ -426,7 +426,7 @@ def export_run(
     from retinue.cli.exporting import exported
     from retinue.cli.opening import find_run, with_retinue
     from retinue.engine.keep import export_kept
-    from retinue.engine.scrub import scrubber, secrets_of
+    from retinue.engine.scrub import named_in, scrubber, secrets_of
     from retinue.engine.undo import export_befores
     from retinue.view.paint import note
 
@@ -434,20 +434,22 @@ def export_run(
 
     async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent]]:
         row = await find_run(retinue, run)
+        events = await retinue.store.events(row.root_id)
         if files is not None:
-            count = export_kept(await retinue.store.kept(row.root_id), files, scrubber(secrets))
+            scrubbed = scrubber({*secrets, *named_in(events)})
+            count = export_kept(await retinue.store.kept(row.root_id), files, scrubbed)
             changed, content = await retinue.changes.of(row.root_id)
-            before, left_out = export_befores(changed, content, files / "before", scrubber(secrets))
+            before, left_out = export_befores(changed, content, files / "before", scrubbed)
             note(f"{files}: {count + before} file{'' if count + before == 1 else 's'}")
             for path in left_out:
                 note(f"{path}: left out, it usually holds secrets", "yellow")
-        return row, await retinue.store.events(row.root_id)
+        return row, events
 
     row, events = with_retinue(db, found)
     if otlp or otlp_file is not None:
         from retinue.cli.runs_otlp import export_spans
 
-        return export_spans(events, scrubber(secrets), send=otlp, file=otlp_file)
+        return export_spans(events, scrubber({*secrets, *named_in(events)}), send=otlp, file=otlp_file)
     data = exported(events, html=html, interrupted=row.outcome == "interrupted")
     if output is None or str(output) == "-":
         sys.stdout.buffer.write(data)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -93,9 +93,43 @@ def _blanked(assigned: re.Match[str]) -> str:
     return "".join(filter(None, assigned.groups())) + "[secret]"
 
 
+_VALUE = re.compile(r"(?=[^\d]*\d)(?=[^a-zA-Z]*[a-zA-Z])[\w+/=~-]{8,}")
+"""A value that is a secret wherever it stands again: no words, and no code that makes one."""
+
+
+def named_in(events: Sequence[AnyEvent]) -> set[str]:
+    """The values that these events somewhere give to a name which says that they are secret."""
+    found: set[str] = set()
+    for text in _texts([msgspec.to_builtins(event) for event in events]):
+        for match in _ASSIGNED.finditer(text):
+            value = match[0].removeprefix("".join(filter(None, match.groups())))
+            if _VALUE.fullmatch(value):
+                found.add(value)
+    # What an event is known by is no secret, and has to stay.
+    return found - {name for event in events for name in (event.run_id, *_ids(event))}
+
+
+def _ids(event: AnyEvent) -> Iterable[str]:
+    names = ("call_id", "child_id", "approval_id", "message_id", "key")
+    return (value for name in names if isinstance(value := getattr(event, name, None), str))
+
+
+def _texts(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in cast("dict[str, Any]", value).values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in cast("list[Any]", value):
+            yield from _texts(each)
+
+
 def scrub(events: Iterable[AnyEvent], secrets: Iterable[str] = ()) -> list[AnyEvent]:
-    """The same events with everything that looks like a secret, or is one of `secrets`, blanked out."""
-    scrubbed = scrubber(secrets)
+    """The same events with everything that looks like a secret, or is one of `secrets`, blanked out; what is
+    named a secret in one place is one in every other."""
+    events = list(events)
+    scrubbed = scrubber({*secrets, *named_in(events)})
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
