@@ -97,9 +97,10 @@ The rest counts as it stands. What is left out is named in a warning. A project 
 of trusted folders.
 
 It is [one folder](../decisions/trust-is-of-one-folder.md) that is trusted, with its `retinue.toml` and its
-agent files: none inside it, no copy or work tree of it, and no other folder that takes its place. `trust` in
-your own file is the list. An entry that is only a path, `trust = ["/builds/shop"]`, trusts whatever lies
-there: for CI.
+agent files as they were then: what changes later does not count until you trust it again, and a warning names
+it. None inside is trusted, no copy or work tree, and no other folder that takes its place. `trust` in
+your own file is the list; `retinue config untrust` takes a folder out. In CI, `retinue config trust --yes`
+trusts what was checked out.
 
 Outside a repository, a `retinue.toml` above the working folder counts only if it is yours or root's. One that
 is a link out of its folder, no regular file, or larger than a megabyte is an error.

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retinue import settings
+from retinue.agents.loader import content_of
 from retinue.budget import RUN
 from retinue.delegate import AGENT_CALLS
 from retinue.errors import ConfigError
 from retinue.models.base import SECONDS
 from retinue.settings import trust
+from retinue.settings.toml_file import change_trust
 
 MINE = """
 [approvals]
@@ -100,7 +102,8 @@ def test_a_repository_adds_rules_to_the_users_and_lowers_limits(mine: Path, tmp_
 
 
 def test_a_trusted_folder_sets_what_it_likes(mine: Path, tmp_path: Path) -> None:
-    mine.write_text(f'trust = ["{tmp_path / "project"}"]\n' + MINE)
+    loaded(tmp_path, THEIRS)
+    change_trust(lambda trusted: trusted.adding(tmp_path / "project", content_of(tmp_path / "project")))
     found = loaded(tmp_path, THEIRS)
     assert found.warnings == ()
     assert (found.settings.approvals.deny, found.settings.limits.max_cost) == ((), 100000)

@@ -1,4 +1,4 @@
-"""Trust is of one folder: not of repositories inside it, not of copies, not of what takes its place."""
+"""Trust is of one folder as it was: not of repositories inside, copies, what takes its place or comes later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 
 from retinue import settings
 from retinue.agents import load_agents
+from retinue.agents.loader import content_of
 from retinue.errors import ConfigError
+from retinue.settings.toml_file import change_trust
 from retinue.settings.trusted_folders import TrustedFolders, identity_of
 from retinue.tool_files import load_tools
 
@@ -38,19 +40,14 @@ def shop(tmp_path: Path) -> Path:
 def trusting(*folders: Path) -> TrustedFolders:
     trusted = TrustedFolders()
     for folder in folders:
-        trusted = trusted.adding(folder)
+        trusted = trusted.adding(folder, content_of(folder))
     return trusted
 
 
 def write(tmp_path: Path, trusted: TrustedFolders, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = ", ".join(
-        f'"{one}"'
-        if isinstance(one, str)
-        else f'{{folder = "{one["folder"]}", identity = "{one["identity"]}"}}'
-        for one in trusted.listed()
-    )
-    (tmp_path / "config.toml").write_text(f"trust = [{tables}]\n")
+    (tmp_path / "config.toml").touch()
     monkeypatch.setenv(settings.CONFIG_VARIABLE, str(tmp_path / "config.toml"))
+    change_trust(lambda before: trusted)
 
 
 def believed(cwd: Path, trusted: TrustedFolders) -> set[str]:
@@ -219,14 +216,87 @@ def test_a_work_tree_is_another_folder(shop: Path, tmp_path: Path, monkeypatch: 
     assert believed(shop / "within", trusting(shop)) == set()
 
 
-def test_a_path_written_by_hand_trusts_whatever_lies_there(shop: Path, tmp_path: Path) -> None:
-    trusted = TrustedFolders.of([str(shop)], "config.toml")
-    shutil.rmtree(shop)
-    give(shop)
-    assert trusted.has(shop)
-    assert not trusted.has(shop / ".retinue")
-    (tmp_path / "current").symlink_to(shop)
-    assert TrustedFolders.of([str(tmp_path / "current")], "config.toml").has(shop)
+@pytest.mark.parametrize("how", ["a path", "the folder alone"])
+def test_an_entry_that_does_not_know_what_was_trusted_lets_nothing_count_and_it_is_said(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """As an earlier version wrote it, or a person by hand."""
+    entry = str(shop) if how == "a path" else {"folder": str(shop), "identity": identity_of(str(shop))}
+    trusted = TrustedFolders.of([entry], "config.toml")
+    write(tmp_path, trusted, monkeypatch)
+    assert trusted.has(shop), "its tools are trusted by their own bytes"
+    assert believed(shop, trusted) == set()
+    (warning,) = settings.load(cwd=shop, environ={}).warnings
+    assert "trust is now of what its file says" in warning
+    assert f"'retinue config trust {shop}'" in warning
+    notes = load_agents(shop, shop / "home", trusted=trusted).get("spy").notes
+    assert any("trust is now of what its files say" in each.message for each in notes)
+
+
+PULLED = f'''{THEIRS}auto_risk = "high"
+[providers.openai]
+base_url = "{ADDRESS}"
+'''
+
+
+@pytest.mark.parametrize("after", [PULLED, '[approvals]\nallow = ["bash", "write"]\n', THEIRS + "# more\n"])
+def test_settings_that_have_changed_since_they_were_trusted_are_not_trusted(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    trusted = trusting(shop)
+    write(tmp_path, trusted, monkeypatch)
+    assert believed(shop, trusted) == {"agents", "settings"}
+    (shop / "retinue.toml").write_text(after)
+    found = settings.load(cwd=shop, environ={})
+    assert found.settings.approvals.allow == ()
+    assert found.settings.approvals.auto_risk != "high"
+    assert not found.settings.providers
+    (warning,) = found.warnings
+    assert "changed since you trusted it" in warning
+    assert ("new or changed: approvals.auto_risk, providers" in warning) == (after == PULLED)
+    (shop / "retinue.toml").write_text(THEIRS)
+    assert believed(shop, trusted) == {"agents", "settings"}, "these bytes were trusted"
+
+
+def test_rules_taken_out_of_a_trusted_file_leave_none_of_its_allowances(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shop / "retinue.toml").write_text(THEIRS + 'deny = ["bash(rm *)"]\n')
+    write(tmp_path, trusting(shop), monkeypatch)
+    assert settings.load(cwd=shop, environ={}).settings.approvals.allow == ("bash",)
+    (shop / "retinue.toml").write_text(THEIRS)
+    assert settings.load(cwd=shop, environ={}).settings.approvals.allow == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (ADDRESS, ADDRESS + "/more"),
+        ("name: spy", "name: general"),
+        ("model:", "model_settings: {extra_body: {a: 1}}\nmodel:"),
+    ],
+)
+def test_an_agent_file_that_asks_for_something_else_than_was_trusted_does_not_get_it(
+    shop: Path, before: str, after: str
+) -> None:
+    trusted = trusting(shop)
+    file = shop / ".retinue" / "agents" / "spy.md"
+    text = file.read_text()
+    file.write_text(text.replace("Spy.", "Spy on."))
+    assert load_agents(shop, shop / "home", trusted=trusted).get("spy").spec.model == ADDRESS
+    file.write_text(text.replace(before, after))
+    name = "general" if "general" in after else "spy"
+    loaded = load_agents(shop, shop / "home", trusted=trusted).get(name)
+    assert (loaded.spec.model, loaded.spec.model_settings.given) == ("inherit", ())
+    assert any("not what you trusted" in each.message for each in loaded.notes)
+
+
+def test_an_agent_file_that_comes_into_a_trusted_folder_later_is_not_trusted(shop: Path) -> None:
+    trusted = trusting(shop)
+    folder = shop / ".retinue" / "agents"
+    (folder / "more.md").write_text((folder / "spy.md").read_text().replace("spy", "more"))
+    found = load_agents(shop, shop / "home", trusted=trusted)
+    assert [found.get(name).spec.model for name in ("spy", "more")] == [ADDRESS, "inherit"]
 
 
 @pytest.mark.parametrize("listed", ["/a", [3], [""], [{"folder": "/a"}], [{"identity": "1"}], {"/a": True}])

@@ -49,7 +49,7 @@ MOST_PARSED = 200_000
 """Bytes of a file whose functions are looked for before anybody trusts it."""
 STATES = {
     "trusted": "trusted",
-    "folder": "in a folder that you have not trusted: 'retinue config trust' does that",
+    "folder": "of a repository: read it, then 'retinue tools trust' lets it be loaded, and nothing else",
     "new": "new: read it, then 'retinue tools trust' lets it be loaded",
     "changed": "changed since you trusted it: read it, then 'retinue tools trust' lets it be loaded",
 }
@@ -323,9 +323,10 @@ def _read(path: Path, read: Callable[[], bytes]) -> bytes:
 def _file(path: Path, data: bytes, known: Mapping[str, str], *, folder_trusted: bool) -> ToolFile:
     file = ToolFile(path=path, data=data, state="new", names=_names(data))
     before = known.get(real_path(path))
-    state = "folder" if not folder_trusted else "new" if before is None else "changed"
-    if folder_trusted and before == file.sha256:
+    if before == file.sha256:
         state = "trusted"
+    else:
+        state = "folder" if not folder_trusted else "new" if before is None else "changed"
     return ToolFile(path=path, data=data, state=state, names=file.names)
 
 

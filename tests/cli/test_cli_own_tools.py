@@ -27,23 +27,23 @@ def test_a_file_of_tools_is_trusted_shown_and_asked_about_again_when_it_changes(
     ended = invoke("tools", "list")
     assert ended.code == exits.OK
     assert "population" not in ended.out
-    assert "'retinue config trust'" in ended.err
-    assert invoke("tools", "trust").code == exits.USAGE
-    assert invoke("config", "trust").code == exits.OK
-    assert "is new: read it, then 'retinue tools trust'" in invoke("tools", "list").err
+    assert "is of a repository: read it, then 'retinue tools trust'" in ended.err
     trusted = invoke("tools", "trust")
     assert trusted.code == exits.OK
     assert "trusted as it is now: population" in trusted.err
     ended = invoke("tools", "list")
     assert "population" in ended.out
     assert ended.err == ""
+    assert invoke("config", "untrust").err.endswith("was not trusted\n"), "nothing else is trusted with it"
     facts = json.loads(invoke("tools", "show", "population", "--json").out)
     assert "yours, from " in facts["offered"]
     assert "trusted already" in invoke("tools", "trust", ".retinue/tools/census.py").err
     put(cli, CENSUS + "#\n")
     ended = invoke("tools", "list")
     assert "population" not in ended.out
-    assert "changed since you trusted it" in ended.err
+    assert "'retinue tools trust'" in ended.err
+    assert invoke("config", "trust").code == exits.OK
+    assert "changed since you trusted it" in invoke("tools", "list").err
     wrong = invoke("tools", "trust", "other.py")
     assert wrong.code == exits.USAGE
     assert "is no file of tools" in wrong.err
@@ -106,7 +106,11 @@ def test_doctor_names_files_of_tools_not_trusted_trusted_changed_and_broken(
 
     assert said() == ("found", "ok", "")
     put(cli)
-    assert said() == ("not loaded", "note", "'retinue config trust' does that")
+    assert said() == (
+        "not loaded",
+        "note",
+        "read it, then 'retinue tools trust' lets it be loaded, and nothing else",
+    )
     invoke("config", "trust")
     assert said()[:2] == ("not loaded", "note")
     invoke("tools", "trust")
@@ -158,7 +162,7 @@ def test_the_check_of_an_agent_says_of_a_missing_tool_what_a_run_says(
     file.write_text(head + "  - population\n---\nCount.")
     waiting = invoke("agents", "check")
     assert waiting.code == exits.USAGE
-    assert "census.py is in a folder that you have not trusted" in waiting.out
+    assert "census.py is of a repository" in waiting.out
     invoke("config", "trust")
     invoke("tools", "trust")
     assert invoke("agents", "check").code == exits.OK

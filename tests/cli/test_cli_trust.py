@@ -92,3 +92,47 @@ def test_who_says_no_at_the_terminal_trusts_nothing(cli: Cli) -> None:
     assert b"192.0.2.7" in said.partition(b"[y/N]")[0]
     assert asked.returncode == exits.OK
     assert not own.exists()
+
+
+def test_what_comes_into_a_trusted_file_later_counts_only_once_it_is_trusted_again(
+    cli: Cli, invoke: Callable[..., Ended]
+) -> None:
+    file = cli.folder / "retinue.toml"
+    file.write_text('[approvals]\nallow = ["bash(ls)"]\n')
+    invoke("config", "trust")
+    assert "bash(ls)" in invoke("config", "get", "approvals.allow").out
+    file.write_text(file.read_text() + 'auto_risk = "high"\n')
+    assert invoke("config", "get", "approvals.allow").out == "[]\n"
+    assert invoke("config", "get", "approvals.auto_risk").out != "high\n"
+    warned = invoke("config", "list", "approvals").err
+    assert "changed since you trusted it (new or changed: approvals.auto_risk)" in warned
+    facts = json.loads(invoke("config", "trust", "--json").out)
+    assert {each["where"]: each["new"] for each in facts["settings"]} == {
+        "approvals.allow": False,
+        "approvals.auto_risk": True,
+    }
+    assert "(as before) approvals.allow" in invoke("config", "trust", "--yes").err
+    assert invoke("config", "get", "approvals.auto_risk").out == "high\n"
+
+
+def test_trust_is_taken_back_by_a_command_also_from_below(cli: Cli, invoke: Callable[..., Ended]) -> None:
+    put(cli)
+    invoke("config", "trust", "--yes")
+    assert invoke("config", "get", "model").out == "openai:gpt-x\n"
+    assert "not trusted any more" in invoke("config", "untrust").err
+    assert invoke("config", "get", "model").out == "null\n"
+    ended = invoke("config", "untrust")
+    assert (ended.code, "was not trusted" in ended.err) == (exits.OK, True)
+    assert "untrust" in invoke("config", "--help").out
+
+
+def test_what_a_person_sets_in_a_trusted_file_by_a_command_stays_trusted_and_agent_files_as_they_were(
+    cli: Cli, invoke: Callable[..., Ended]
+) -> None:
+    put(cli)
+    invoke("config", "trust", "--yes")
+    spy = cli.folder / ".retinue/agents/spy.md"
+    spy.write_text(spy.read_text().replace("192.0.2.8", "192.0.2.66"))
+    assert invoke("config", "set", "model", "openai:gpt-y", "--project").code == exits.OK
+    assert invoke("config", "get", "model").out == "openai:gpt-y\n"
+    assert json.loads(invoke("config", "trust", "--json").out)["trusted"] is False, "the agent file is new"

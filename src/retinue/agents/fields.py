@@ -20,6 +20,7 @@ import msgspec
 from retinue.agents.document import Document, Finding, Invalid, Level, YamlValue, canonical, strip_hidden
 from retinue.agents.shorthand import to_schema
 from retinue.agents.toolnames import NAME, RESERVED, convert, split_names
+from retinue.settings.trusted_folders import TrustState, fingerprint
 from retinue.types import EFFORTS, AgentSpec, JsonSchema, Limits, ModelSettings, seconds_of
 
 Scope = Literal["project", "user", "builtin"]
@@ -65,7 +66,7 @@ Convert = Callable[[YamlValue, _Reading], Any]
 
 
 def to_spec(
-    document: Document, file: str, *, scope: Scope, stem: str, trusted: bool = False
+    document: Document, file: str, *, scope: Scope, stem: str, trust: TrustState = "unknown"
 ) -> tuple[AgentSpec | None, tuple[Finding, ...]]:
     """The spec, or None where the file has errors; and all findings."""
     reading = _Reading(file=file, findings=list(document.findings))
@@ -93,8 +94,8 @@ def to_spec(
         reading.add(
             "error", document.body_line, "the body is empty", "the body is the system prompt: write it"
         )
-    if scope == "project" and not trusted:
-        _distrust(values, lines, reading)
+    if scope == "project" and trust != "trusted":
+        _distrust(values, lines, reading, trust)
     if any(finding.level == "error" for finding in reading.findings):
         return None, tuple(reading.findings)
     if "disallowed_tools" in values:
@@ -145,16 +146,30 @@ def _name(values: dict[str, Any], lines: dict[str, int], reading: _Reading, stem
         reading.add("error", lines.get("name", 1), f"'{name}' is the name of a tool", "choose another name")
 
 
-def _distrust(values: dict[str, Any], lines: dict[str, int], reading: _Reading) -> None:
+def asked_for(document: Document) -> str:
+    """The fingerprint of what counts only where a file is trusted; empty if it asks for nothing of that."""
+    found = {canonical(key): value.plain() for key, value in document.fields.items()}
+    asked = {name: value for name, value in found.items() if name in ("model", "model_settings")}
+    return fingerprint({**asked, "name": found.get("name")}) if asked else ""
+
+
+_SINCE: dict[TrustState, str] = {
+    "changed": "; it is not what you trusted",
+    "of the folder alone": "; you trusted the folder, and trust is now of what its files say",
+}
+
+
+def _distrust(values: dict[str, Any], lines: dict[str, int], reading: _Reading, trust: TrustState) -> None:
     """A file that came with a repository may not send work to an address of its choice."""
+    since = _SINCE.get(trust, "")
     model: str = values.get("model", "inherit")
     if "://" in model or "@" in model:
         values["model"] = "inherit"
         reading.add(
             "warning",
             lines["model"],
-            "the model is an address, which a repository may not choose; the parent's model is used",
-            "name a 'provider:model', or put the file under your home folder",
+            f"the model is an address, which a repository may not choose; the parent's model is used{since}",
+            "name a 'provider:model', put the file under your home folder, or 'retinue config trust' its own",
         )
     elif ":" in model:
         reading.add("note", lines["model"], f"runs on '{model}', with your key for that provider")
@@ -166,7 +181,7 @@ def _distrust(values: dict[str, Any], lines: dict[str, int], reading: _Reading) 
             "warning",
             lines["model_settings"],
             f"{', '.join(unasked)} of model_settings are not obeyed: a repository may not choose what else a "
-            "provider is sent, or what costs more",
+            "provider is sent, or what costs more" + since,
             "put the file under your home folder, or 'retinue config trust' its own",
         )
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.agents.document import Finding, Invalid, parse, read_text
-from retinue.agents.fields import KNOWN, Scope, inline_servers, to_spec
+from retinue.agents.fields import KNOWN, Scope, asked_for, inline_servers, to_spec
 from retinue.agents.places import (
     DefinitionFolder,
     DefinitionKind,
@@ -35,7 +35,8 @@ from retinue.agents.places import (
 )
 from retinue.errors import ConfigError
 from retinue.reading import Folder, Kept, nothing_kept
-from retinue.settings.trusted_folders import TrustedFolders
+from retinue.settings.files import find_project_files, read_project_file
+from retinue.settings.trusted_folders import TrustedContent, TrustedFolders, fingerprint
 from retinue.types import AgentSpec
 
 FOLDERS = (".retinue/agents", ".agents/agents", ".claude/agents")
@@ -63,6 +64,8 @@ class LoadedAgent:
     notes: tuple[Finding, ...] = ()
     servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The MCP servers that the file defines, as they are written."""
+    asked: tuple[str, str] | None = None
+    """Its name in its folder, and the fingerprint of what it asks for that counts only where trusted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,8 +131,7 @@ def builtin_agents() -> dict[str, AgentSpec]:
 
 def _load(searched: Iterable[DefinitionFolder], trusted: TrustedFolders) -> Catalogue:
     def read(place: DefinitionFolder, path: Path) -> tuple[LoadedAgent | None, str, tuple[Finding, ...]]:
-        vouched = place.owner is not None and trusted.has(place.owner.path)
-        return read_agent(path, scope=place.scope, inside=place.owner, trusted=vouched)
+        return read_agent(path, scope=place.scope, inside=place.owner, trusted=trusted)
 
     read_now = gather(searched, files_in, read, lambda path, name, first: twice(path, name, KIND, first))
     return Catalogue(agents=read_now.found, problems=read_now.problems, broken=read_now.broken)
@@ -147,6 +149,23 @@ def with_agents(cwd: Path) -> list[Path]:
         for place in places(cwd)
         if place.owner is not None and next(walk(place, KIND, []), None) is not None
     ]
+
+
+def content_of(folder: Path) -> TrustedContent:
+    """What a folder says now that counts only once it is trusted: what is trusted when it is."""
+    file = next((file for file in find_project_files(folder) if file.parent == folder), None)
+    read = None if file is None else read_project_file(file)
+    found = [
+        read_agent(path, scope=place.scope, inside=place.owner)[0]
+        for place in places(folder)
+        if place.owner is not None and place.owner.path == folder
+        for path in files_in(place, [])
+    ]
+    return TrustedContent(
+        settings="" if read is None else read.digest,
+        values={} if read is None else {name: fingerprint(value) for name, value in read.values.items()},
+        agents=dict(each.asked for each in found if each is not None and each.asked is not None),
+    )
 
 
 def place_of(path: Path) -> DefinitionFolder:
@@ -170,11 +189,12 @@ def _is_readme(path: Path, inside: Folder | None) -> bool:
 
 
 def read_agent(
-    path: Path, *, scope: Scope, inside: Folder | None = None, trusted: bool = False
+    path: Path, *, scope: Scope, inside: Folder | None = None, trusted: TrustedFolders = NO_FOLDERS
 ) -> tuple[LoadedAgent | None, str, tuple[Finding, ...]]:
     """One file: the agent or None, the name it goes by, and every finding.
 
-    `inside`: the folder that no link may leave. What lies there in a repository of its own is not `trusted`.
+    `inside`: the folder that no link may leave. What lies there in a repository of its own is nobody's to
+    trust with it.
     """
     file, stem = str(path), path.name.removesuffix(".md")
     try:
@@ -182,10 +202,18 @@ def read_agent(
         document = parse(text, file, KNOWN)
     except Invalid as mistake:
         return None, stem, (mistake.at(file),)
-    trusted = trusted and not (inside is not None and inside.is_anothers(really))
-    spec, findings = to_spec(document, file, scope=scope, stem=stem, trusted=trusted)
+    asked = asked_for(document) if inside is not None and not inside.is_anothers(really) else ""
+    state = trusted.agent(inside.path, really, asked) if inside is not None and asked else "unknown"
+    spec, findings = to_spec(document, file, scope=scope, stem=stem, trust=state)
     if spec is None:
         named = document.fields.get("name")
         return None, named.raw.strip() if named and named.raw.strip() else stem, findings
-    loaded = LoadedAgent(spec=spec, path=path, scope=scope, notes=findings, servers=inline_servers(document))
+    loaded = LoadedAgent(
+        spec=spec,
+        path=path,
+        scope=scope,
+        notes=findings,
+        servers=inline_servers(document),
+        asked=(really, asked) if asked else None,
+    )
     return loaded, spec.name, findings

@@ -29,6 +29,7 @@ app = new_group(
         "config get model",
         "config set limits.max_cost 2.50",
         "config trust",
+        "config untrust",
     ),
 )
 
@@ -205,7 +206,7 @@ def set_setting(
                 error.message, fix=f"'retinue config get {name}' shows the present value"
             ) from None
         file.put(name, parsed)
-    file.save()
+    _save(file)
     note(f"{name} = {_shown(parsed)} in {file.path}", "green")
     if isinstance(before, list) and before and not add and before != parsed:
         note(f"! before it was {_shown(before)}; --add keeps what is there", "yellow")
@@ -234,7 +235,7 @@ def unset_setting(name: Name, project: Project = False, cwd: o.Cwd = None) -> in
     _check_name(name)
     file = _file(project, cwd)
     if file.remove(name):
-        file.save()
+        _save(file)
         note(f"{name} is not set in {file.path} any more", "green")
     else:
         note(f"{name} was not set in {file.path}", "dim")
@@ -253,12 +254,13 @@ def trust_folder(
 ) -> int:
     """Let the retinue.toml and the agent files of a folder do everything, because you wrote or read them.
 
-    First it says what that turns on: settings, addresses, variables of the environment. At a terminal it
-    then asks.
+    First it says what that turns on: settings, addresses, variables of the environment, and what of it is
+    as you trusted it before. At a terminal it then asks.
 
     Otherwise what came with a repository may only narrow what agents do. It is this one folder that is
-    trusted: none inside it, none that takes its place. Of a folder that has neither, the nearest above
-    that has, up to the root of the repository.
+    trusted, as it is now: what changes later, by a pull or otherwise, does not count until it is trusted
+    again; none inside it, none that takes its place. Of a folder that has neither, the nearest above that
+    has, up to the root of the repository. 'retinue config untrust' takes it back.
 
     \b
     Examples:
@@ -267,13 +269,18 @@ def trust_folder(
       retinue config trust --json
     """
     from retinue import settings
+    from retinue.agents.loader import content_of
     from retinue.cli.trusting import show, turned_on
+    from retinue.errors import ConfigError
+    from retinue.settings.toml_file import change_trust
     from retinue.view.paint import note
 
     nearest = _to_trust(folder)
-    trusted = settings.read_user_file().trusted
-    already = trusted.has(nearest)
+    content = content_of(nearest)
+    already = settings.read_user_file().trusted.content(nearest) == content
     news = turned_on(nearest)
+    if content_of(nearest) != content:
+        raise ConfigError(f"{nearest} was changed while it was read", fix="try again")
     show(news, trusted=already or (json and yes), json=json, quiet=already)
     if already:
         note(f"{nearest} is trusted already", "dim")
@@ -281,10 +288,33 @@ def trust_folder(
     if (json and not yes) or not (yes or _agreed(nearest)):
         note(f"{nearest} is not trusted; --yes does that", "dim")
         return exits.OK
-    mine = _file(False, None)
-    mine.put("trust", trusted.adding(nearest).listed())
-    mine.save()
-    note(f"{nearest} is trusted now; {mine.path} says so", "green")
+    change_trust(lambda trusted: trusted.adding(nearest, content))
+    note(f"{nearest} is trusted as it is now; {settings.user_file()} says so", "green")
+    return exits.OK
+
+
+@app.command("untrust")
+def untrust_folder(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="The folder; without, this one.", show_default=False)
+    ] = None,
+) -> int:
+    """Trust a folder no more: its settings only narrow again. Its tools and servers keep their own trust.
+
+    \b
+    Examples:
+      retinue config untrust
+      retinue config untrust ~/work/shop
+    """
+    from retinue.settings.toml_file import change_trust
+    from retinue.view.paint import note
+
+    start = (folder or Path()).absolute()
+    for each in (start, *(() if folder else start.parents)):
+        if change_trust(lambda trusted, each=each: trusted.without(each)):
+            note(f"{each} is not trusted any more", "green")
+            return exits.OK
+    note(f"{start} was not trusted", "dim")
     return exits.OK
 
 
@@ -395,7 +425,31 @@ def _is_ignored(name: str, value: Any, folder: Path) -> bool:
 
     mine = settings.read_user_file()
     now = {**settings.values_of(settings.Settings()), **mine.values}
-    return not mine.trusted.has(folder) and bool(trust.narrowed({name: value}, now)[1])
+    return not _believed(folder) and bool(trust.narrowed({name: value}, now)[1])
+
+
+def _believed(folder: Path) -> bool:
+    """Whether the `retinue.toml` of a folder is the one that was trusted, or none both times."""
+    from retinue import settings
+    from retinue.settings.files import PROJECT_FILE, read_project_file
+
+    file = folder / PROJECT_FILE
+    digest = read_project_file(file).digest if os.path.lexists(file) else ""
+    return settings.read_user_file().trusted.settings(folder, digest) == "trusted"
+
+
+def _save(file: TomlFile) -> None:
+    """What the person changes by a command in a file that they trust is trusted too."""
+    from retinue.agents.loader import content_of
+    from retinue.settings.files import PROJECT_FILE
+    from retinue.settings.toml_file import change_trust
+
+    folder = file.path.parent
+    believed = file.path.name == PROJECT_FILE and _believed(folder)
+    file.save()
+    if believed:
+        now = content_of(folder)
+        change_trust(lambda trusted: trusted.saying(folder, now))
 
 
 def _say_if_hidden(name: str, written: Path, cwd: Path | None) -> None:

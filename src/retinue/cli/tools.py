@@ -196,8 +196,8 @@ def trust_tools(
 ) -> int:
     """Let files of .retinue/tools be loaded as they are now, because you wrote or read them.
 
-    Their code runs with all of your rights. One that is changed later asks again. A project's files are
-    loaded only in a folder that is trusted as well ('retinue config trust').
+    Their code runs with all of your rights. One that is changed later asks again. Nothing else of a project
+    is trusted by this.
 
     \b
     Examples:
@@ -222,10 +222,7 @@ def trust_tools(
     chosen = [file for file in found if not named or os.path.realpath(file.path) in named]
     code = exits.OK
     for file in chosen:
-        if file.state == "folder":
-            note(f"! {file.why_not}", "yellow")
-            code = exits.USAGE
-        elif file.state == "trusted":
+        if file.state == "trusted":
             note(f"{file.path} is trusted already", "dim")
         elif why := _broken(file):
             note(f"! {why}", "red")

@@ -14,13 +14,13 @@ from typing import Any, cast
 
 import msgspec
 
-from retinue.agents.loader import load_agents
+from retinue.agents.loader import content_of, load_agents
 from retinue.masking import masked_text
 from retinue.models import providers
 from retinue.settings import Settings, trust
 from retinue.settings.files import LISTS, find_project_files, read_project_file, read_user_file
 from retinue.settings.tables import defaults
-from retinue.settings.trusted_folders import TrustedFolders
+from retinue.settings.trusted_folders import TrustedFolders, new_in
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
@@ -33,6 +33,8 @@ class TurnedOnBy(msgspec.Struct, frozen=True, kw_only=True):
 
     where: str
     says: str
+    new: bool = True
+    """Whether it is not what was trusted before."""
 
 
 class TrustTurnsOn(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ def show(news: TrustTurnsOn, *, trusted: bool, json: bool, quiet: bool) -> None:
         if found:
             note(f"{title}:")
         for each in found:
-            note(f"  {each.where}: {each.says}")
+            note(f"  {'' if each.new else '(as before) '}{each.where}: {each.says}")
     if not quiet and not any(found for _, found in parts):
         note("it asks for no more than any folder may have", "dim")
 
@@ -77,7 +79,8 @@ def show(news: TrustTurnsOn, *, trusted: bool, json: bool, quiet: bool) -> None:
 def turned_on(folder: Path) -> TrustTurnsOn:
     """What counts once this folder is trusted and does not count now."""
     found = _left_out(folder)
-    settings = [TurnedOnBy(where=name, says=_text(value)) for name, value in found.items()]
+    fresh = new_in(read_user_file().trusted.content(folder), found, found)
+    settings = [TurnedOnBy(where=name, says=_text(value), new=name in fresh) for name, value in found.items()]
     agents = list(_of_agents(folder))
     servers, given = _servers(folder)
     addresses = [
@@ -100,9 +103,9 @@ def _left_out(folder: Path) -> dict[str, Any]:
     file = next((file for file in find_project_files(folder) if file.parent == folder), None)
     if file is None:
         return {}
-    found, own = read_project_file(file)
-    values = {name: value for name, value in found.items() if name not in LISTS}
-    return {name: values[name] for name in trust.narrowed(values, _now())[1]} if own else {}
+    read = read_project_file(file)
+    values = {name: value for name, value in read.values.items() if name not in LISTS}
+    return {name: values[name] for name in trust.narrowed(values, _now())[1]} if read.own else {}
 
 
 def _now() -> Mapping[str, Any]:
@@ -111,7 +114,9 @@ def _now() -> Mapping[str, Any]:
 
 def _of_agents(folder: Path) -> Iterator[TurnedOnBy]:
     before = load_agents(folder, trusted=TrustedFolders()).agents
-    for name, loaded in load_agents(folder, trusted=TrustedFolders().adding(folder)).agents.items():
+    for name, loaded in load_agents(
+        folder, trusted=TrustedFolders().adding(folder, content_of(folder))
+    ).agents.items():
         was = before.get(name)
         if was is None or was.spec == loaded.spec:
             continue

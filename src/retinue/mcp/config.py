@@ -252,7 +252,7 @@ def _of_project_files(project: Path | None) -> Iterator[ServerConfig | str]:
     file = find_project_file(project)
     if file is not None:
         try:
-            written = read_project_file(file)[0].get(SETTING)
+            written = read_project_file(file).values.get(SETTING)
         except ConfigError as error:  # whoever reads the settings says so too
             yield str(error)
             return

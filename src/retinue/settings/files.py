@@ -6,6 +6,7 @@ counts, reads it within bounds, and says which folders the user trusts.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import tomllib
@@ -22,7 +23,8 @@ from retinue.settings.trusted_folders import TrustedFolders
 
 PROJECT_FILE = "retinue.toml"
 CONFIG_VARIABLE = "RETINUE_CONFIG"
-LISTS = ("trust", KEPT)
+TRUST = "trust"
+LISTS = (TRUST, KEPT)
 """What stands in the user's file beside the settings, and counts in no other."""
 
 STANDS_IN_SINCE = 1_000_000_000 * 10**9
@@ -97,21 +99,30 @@ def read_user_file() -> UserFile:
     lists = {name: found.pop(name, []) for name in LISTS}
     return UserFile(
         values=found,
-        trusted=TrustedFolders.of(lists["trust"], str(user)),
+        trusted=TrustedFolders.of(lists[TRUST], str(user)),
         kept=KeptRules.of(lists[KEPT], str(user)),
     )
 
 
-def read_project_file(path: Path) -> tuple[dict[str, Any], bool]:
-    """The settings in a `retinue.toml`, and whether the file is the folder's own.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProjectFile:
+    """The settings in a `retinue.toml`, and the digest of the very bytes that they were read from.
 
-    One that is a link into a repository further down is that one's.
+    `own`: it is the folder's own. One that is a link into a repository further down is that one's.
     """
+
+    values: dict[str, Any]
+    digest: str
+    own: bool
+
+
+def read_project_file(path: Path) -> ProjectFile:
     folder = Folder(path.parent)
     try:
         found = folder.read(path.name, MOST_SETTINGS)
         own = not folder.is_anothers(found.name)
-        return _toml(found.data, path), own
+        digest = hashlib.sha256(found.data).hexdigest()
+        return ProjectFile(values=_toml(found.data, path), digest=digest, own=own)
     except OSError as error:
         raise _unread(error, path) from None
 

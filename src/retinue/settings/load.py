@@ -35,7 +35,7 @@ from retinue.settings.files import (
 )
 from retinue.settings.kept_rules import KEPT
 from retinue.settings.tables import Settings, declared, defaults, tables
-from retinue.settings.trusted_folders import TrustedFolders
+from retinue.settings.trusted_folders import TrustedFolders, TrustState, new_in
 
 MOST_MISTAKES = 5
 VARIABLES = "RETINUE_"
@@ -83,14 +83,15 @@ def load(
     add(user.values, str(user_file()))
     files = [*find_project_files(cwd)][::-1] if project else []
     for file in files:
-        found, own = read_project_file(file)
-        for name in LISTS:
-            found.pop(name, None)
+        read = read_project_file(file)
+        found = {name: value for name, value in read.values.items() if name not in LISTS}
         nearest, both = file == files[-1], dict[str, tuple[str, ...]]()
-        if not (nearest and own and trusted.has(file.parent)):
+        state = trusted.settings(file.parent, read.digest)
+        if not (nearest and read.own and state == "trusted"):
+            new = new_in(trusted.content(file.parent), found, found)
             found, left_out = trust.narrowed(found, {**defaults(), **values})
             if nearest and left_out:
-                warnings.append(_left_out(file, left_out, replaced=trusted.replaced(file.parent)))
+                warnings.append(_left_out(file, left_out, state, [each for each in left_out if each in new]))
             both = {name: (*places[name], str(file)) for name in trust.adding() & places.keys()}
         if not nearest:  # a file further down takes no rule and no limit away, and all else is for it to say
             found = {name: found[name] for name in found.keys() & trust.narrowing()}
@@ -114,12 +115,21 @@ def load(
     )
 
 
-def _left_out(project: Path, names: Sequence[str], *, replaced: bool) -> str:
+def _left_out(project: Path, names: Sequence[str], state: TrustState, new: Sequence[str]) -> str:
     folder = project.parent
-    why = f"; the folder that you trusted was another one, which was at {folder} before" if replaced else ""
+    match state:
+        case "replaced":
+            why = f"; the folder that you trusted was another one, which was at {folder} before"
+        case "changed":
+            what = f"new or changed: {', '.join(new)}" if new else "none of these, but others"
+            why = f"; the file has changed since you trusted it ({what})"
+        case "of the folder alone":
+            why = "; you trusted the folder, and trust is now of what its file says"
+        case "trusted" | "unknown":
+            why = ""
     return (
         f"{project}: {', '.join(names)} ignored, since a repository may narrow and not widen{why}; "
-        f"'retinue config trust {shlex.quote(str(folder))}' if you wrote this file"
+        f"'retinue config trust {shlex.quote(str(folder))}' if you wrote or read this file"
     )
 
 

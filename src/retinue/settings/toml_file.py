@@ -16,8 +16,9 @@ from typing import Any
 from retinue.errors import ConfigError
 from retinue.file_lock import locked
 from retinue.reading import MOST_SETTINGS, Folder, read_own, real_path, text_of
-from retinue.settings.files import flatten, invalid, read_user_file, user_file
+from retinue.settings.files import TRUST, flatten, invalid, read_user_file, user_file
 from retinue.settings.kept_rules import KEPT, KeptRules
+from retinue.settings.trusted_folders import TrustedFolders
 
 
 class TomlFile:
@@ -111,6 +112,24 @@ def _change_kept(change: Callable[[KeptRules], KeptRules]) -> bool:
         file.remove(KEPT)
         if after.entries:
             file.put(KEPT, after.listed())
+        file.save()
+    return True
+
+
+def change_trust(change: Callable[[TrustedFolders], TrustedFolders]) -> bool:
+    """Write the list of trusted folders anew. False if it is as it was."""
+    path = user_file()
+    if str(path) == os.devnull:
+        raise ConfigError("no folder is trusted: RETINUE_CONFIG names no file", fix="name one")
+    with locked(path):
+        before = read_user_file().trusted
+        after = change(before)
+        if after == before:
+            return False
+        file = TomlFile(path)
+        file.remove(TRUST)
+        if after.entries:
+            file.put(TRUST, after.listed())
         file.save()
     return True
 

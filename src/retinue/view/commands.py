@@ -26,6 +26,7 @@ _EACH: dict[str, frozenset[str]] = {
     "approvals forget": frozenset({"cwd"}),
     "mcp serve": frozenset({"db", "cwd"}),
     "config trust": frozenset(),
+    "config untrust": frozenset(),
 }
 """What the commands of a group take, where they do not take the same."""
 _BEGINS = re.compile(r"'retinue (?=[a-z])")
