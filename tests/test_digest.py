@@ -11,6 +11,7 @@ import pytest
 
 from retinue import digest
 from retinue.digest import DigestLine, fitted, gist
+from retinue.engine.workflow import Root
 from retinue.errors import ModelError, ToolError
 from retinue.events import HistoryPruned, MessageReceived, RunFinished
 from retinue.store.memory import MemoryStore
@@ -176,7 +177,7 @@ def planted(turns: int, seen: list[list[str]]) -> Any:
 async def _long_run(turns: int, **settings: Any) -> tuple[Stage, list[list[str]], int]:
     seen: list[list[str]] = []
     stage = Stage({"root": planted(turns, seen)}, tools=[look], context__max_tokens=3000, **settings)
-    await stage.workflow.start_root(agent("root", max_turns=turns + 2), "the task")
+    await stage.workflow.start_root(Root(spec=agent("root", max_turns=turns + 2), prompt="the task"))
     live = stage.workflow.tree.live[stage.root_id]
     live.run.log.write(MessageReceived, text=f"By the way, {FACTS['said by the person']}.", sender="person")
     await live.task

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from retinue.approvals import Rules
 from retinue.engine.config import WorkflowConfig
 from retinue.engine.resume import SaidByPerson, read, resume
-from retinue.engine.workflow import Workflow
+from retinue.engine.workflow import Root, Workflow
 from retinue.events import AnyEvent, LiveEvent
 from retinue.models.base import Model
 from retinue.run import new_id
@@ -150,7 +150,7 @@ class Stage:
         self.workflow = Workflow(self.config, self.root_id)
 
     async def start(self, spec: AgentSpec | None = None, prompt: str = "go") -> asyncio.Task[Report]:
-        return await self.workflow.start_root(spec or agent("root"), prompt)
+        return await self.workflow.start_root(Root(spec=spec or agent("root"), prompt=prompt))
 
     async def run(self, spec: AgentSpec | None = None, prompt: str = "go") -> Report:
         return await (await self.start(spec, prompt))

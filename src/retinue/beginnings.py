@@ -5,11 +5,13 @@ Part of the front door, `app`, over `instance`. What is done with a run that is 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -21,23 +23,26 @@ from retinue.delegate import first_message
 from retinue.engine.abandoned import refuse_if_completed, refuse_if_owned
 from retinue.engine.approve_function import Approve
 from retinue.engine.config import Answering, WorkflowConfig, check_headers
+from retinue.engine.followed import followed
 from retinue.engine.fork import beginning, copied_runs, forked
 from retinue.engine.keep import copy_kept, drop_kept
 from retinue.engine.knowledge import first_agent
 from retinue.engine.outbox import Spoken
 from retinue.engine.replay import Replayed, replay
-from retinue.engine.resume import SaidByPerson, TakenUpWith, read, resume
+from retinue.engine.resume import SaidByPerson, TakenUpWith, hand_over, read, resume
 from retinue.engine.run_guards import front_door
 from retinue.engine.take_up import TakeUp
 from retinue.engine.workbooks import copy_workbooks, keep_workbooks, kept_workbooks
-from retinue.engine.workflow import Workflow
+from retinue.engine.workflow import Root, Workflow
 from retinue.errors import ConfigError, StoreError
 from retinue.events import (
+    QUEUE,
     AnyEvent,
     LiveEvent,
     RunOptions,
     RunStarted,
 )
+from retinue.for_workers import refuse_what_stays_here, to_workers
 from retinue.given import check_agent, check_approve, own_attachments, own_history, workbooks_of
 from retinue.guards import Looked
 from retinue.instance import Instance
@@ -66,6 +71,7 @@ from retinue.types import (
     Message,
     ModelGiven,
     ModelSettings,
+    Report,
     TypedSchema,
     models_of,
     schema_of,
@@ -203,20 +209,40 @@ class Beginnings(Instance[Deps]):
             config = replace(config, options=options)
             workbooks = workbooks_of(files)
         rendered, images = self._rendered(text, files, chosen, wanted if output_once else None)
+        if self.hands_over:
+            refuse_what_stays_here(parts, deps=deps, spec=spec)
         begun = self._workflows.under(self.store, own_id, new=run_id is None)
-        async with begun, self.owners.working() as owner, _kept(self.store, own_id, workbooks):
+        async with begun, self._owner() as owner, _kept(self.store, own_id, workbooks):
             workflow = Workflow(replace(config, owner=owner), own_id)
-            task = await workflow.start_root(
-                spec,
-                text,
+            root = Root(
+                spec=spec,
+                prompt=text,
                 label=label,
                 rendered=rendered,
                 images=images,
                 history=before,
                 guarded=looked,
             )
-            self._workflows.add(workflow, task)
+            if self.hands_over:
+                self._follow(config, own_id, await workflow.queue_root(to_workers(chosen, config), root))
+            else:
+                self._workflows.add(workflow, await workflow.start_root(root))
         return own_id
+
+    @contextlib.asynccontextmanager
+    async def _owner(self) -> AsyncGenerator[str]:
+        """Who works on what is begun or taken up meanwhile: this instance, or whichever worker is first."""
+        if self.hands_over:
+            yield QUEUE
+            return
+        async with self.owners.working() as owner:
+            yield owner
+
+    def _follow(self, config: WorkflowConfig, root_id: str, reached: int) -> None:
+        """Hear what workers do, from a place in the log on, as if it were done here."""
+        following = followed(self.store, root_id, reached, publish=self._listeners.publish, ask=config.ask)
+        task = asyncio.create_task(following, name=f"follows {root_id}")
+        self._workflows.follow(root_id, task, partial(self.cancel, root_id))
 
     async def _let_in(
         self,
@@ -433,7 +459,7 @@ class Beginnings(Instance[Deps]):
             if not take_over:
                 await refuse_if_owned(self.owners, events, root_id)
 
-        async with self._workflows.taking_up(root_id), self.owners.working() as owner:
+        async with self._workflows.taking_up(root_id), self._owner() as owner:
             found = await read(self.store, root_id)
             self._refuse_missing(found.began, parts)
             asked = approve is not None or answering is not None or self.answering == "ask"
@@ -464,6 +490,12 @@ class Beginnings(Instance[Deps]):
             if message is not None:
                 said = await self._said(config, found.began.spec, root_id, message, files, wanted)
                 said = replace(said, asks=asks)
+            if self.hands_over:
+                refuse_what_stays_here(parts, deps=deps)
+                to = to_workers(self._settings_for(options.settings), config)
+                reached = await hand_over(workflow.tree, found, to, said=said, check=may_go_on, given=given)
+                self._follow(config, root_id, reached)
+                return root_id
             task = await resume(workflow, found, said=said, yes=options.yes, check=may_go_on, given=given)
             self._workflows.add(workflow, task)
         return root_id
@@ -620,6 +652,14 @@ class Beginnings(Instance[Deps]):
     def is_running(self, root_id: str) -> bool:
         """Whether this process works on that workflow, or is about to. `root_id` is the id of its root."""
         return self._workflows.is_running(root_id)
+
+    def held(self, root_id: str) -> Workflow | None:
+        """A workflow that this process works on, for a worker."""
+        return self._workflows.held(root_id)
+
+    def task_of(self, root_id: str) -> asyncio.Task[Report] | None:
+        """The root's task of a workflow that this process works on, or did a moment ago."""
+        return self._workflows.task(root_id)
 
     async def message(self, run_id: str, text: str, *, attachments: Sequence[Attached] = ()) -> bool:
         """Tell a run something; it reads it before its next step. False if that is too late: it has ended.

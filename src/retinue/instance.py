@@ -38,6 +38,7 @@ from retinue.events import (
     AnyEvent,
     ApprovalRequested,
     Decision,
+    LiveEvent,
     RunOptions,
 )
 from retinue.given import check_approve, one_of, own_agents, own_tools, with_inner
@@ -62,7 +63,19 @@ if TYPE_CHECKING:
     from retinue.telemetry.live import LiveTelemetry
 
 SHARED = (
-    *("db", "plugins", "web.", "server.", "telemetry.", "workspace.root", "mcp.servers"),
+    *(
+        "db",
+        "engine",
+        "workers.slots",
+        "workers.park_after",
+        "workers.grace",
+        "plugins",
+        "web.",
+        "server.",
+        "telemetry.",
+        "workspace.root",
+        "mcp.servers",
+    ),
     *("knowledge.request_timeout", "knowledge.contact", "knowledge.extra", "knowledge.base_urls"),
 )
 """What is built once for all runs of an instance, and so cannot be set for one of them."""
@@ -208,10 +221,15 @@ class Instance(Generic[Deps]):
             self.store,
             self.owners,
             shown=self.shown,
-            publish=self._listeners.publish,
+            publish=self._publish,
             reload=self.reload,
             taking_up=self._workflows.taking_up,
         )
+
+    def _publish(self, event: LiveEvent) -> None:
+        """What is written here to the log of a workflow. Of one that is followed, its log tells."""
+        if not self._workflows.is_followed(event.root_id):
+            self._listeners.publish(event)
 
     @property
     def changes(self) -> WorkflowChanges:
@@ -271,15 +289,38 @@ class Instance(Generic[Deps]):
         except BaseException:
             self._loop = None
             raise
+        try:
+            await self._open_queue()
+        except BaseException:
+            await self._services.close()
+            self._services = self._loop = None
+            raise
         self.loaded = self._with_slips(self.loaded)
         self._observers.open(self._listeners)
-        if self.settings.telemetry.is_on(self.environ):
+        if self.settings.telemetry.is_on(self.environ) and not self.hands_over:  # workers tell of their runs
             from retinue.telemetry.live import listening  # not where nothing is sent
 
             self._telemetry = listening(
                 self.settings.telemetry, self.environ, self.store, self._listeners.hear
             )
         return self
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether runs are done by workers, and not by this process."""
+        return self.settings.engine == "workers"
+
+    async def _open_queue(self) -> None:
+        if not self.hands_over:
+            return
+        from retinue.store.postgres import PostgresStore  # not where nobody needs it
+
+        if not isinstance(self.store, PostgresStore):
+            raise ConfigError(
+                'engine = "workers" needs a PostgreSQL database, which the workers have too',
+                fix='give it with --db postgresql://… or RETINUE_DB, or set engine = "local"',
+            )
+        await self.store.open_queue()
 
     async def leave(self) -> None:
         """Stop working on every run of this process without ending it: its log stays as it is.

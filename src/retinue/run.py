@@ -468,6 +468,8 @@ class Run:
     data: Any = None
     streamed: list[str] = field(default_factory=list[str])
     """Text of the reply that is arriving: the partial work if it never ends."""
+    performing: set[str] = field(default_factory=set[str])
+    """The calls that are being made, by their ids."""
     cancel_reason: str | None = None
     gives_up: bool = False
     """It makes its end, and without an answer: what is said to it now does not have it go on."""

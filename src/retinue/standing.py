@@ -26,6 +26,7 @@ from retinue.events import (
     LimitReached,
     MessageReceived,
     RunFinished,
+    RunQueued,
     RunResumed,
     RunStarted,
     StepStarted,
@@ -257,6 +258,11 @@ def _child_ended(before: Standing, event: ChildEnded) -> Standing:
     return _with(before, **_lacking(before, event.shortfall - event.instead))
 
 
+def _queued(before: Standing, event: RunQueued) -> Standing:
+    """What no worker has begun is as a child that waits for a slot."""
+    return _with(before, status="pending")
+
+
 def _resumed(before: Standing, event: RunResumed) -> Standing:
     ended = before.completed_at is not None
     stopped = before.completed_at if before.completed_at is not None else event.stopped_at or event.at
@@ -312,6 +318,7 @@ _RULES: dict[type[Event], Callable[[Standing, Any], Standing]] = {
     ToolReturned: _returned,
     ChildEnded: _child_ended,
     RunResumed: _resumed,
+    RunQueued: _queued,
     MessageReceived: _said,
     RunFinished: _finished,
 }
@@ -319,6 +326,10 @@ _RULES: dict[type[Event], Callable[[Standing, Any], Standing]] = {
 
 def _always(event: Event) -> bool:
     return True
+
+
+def _is_new(event: RunQueued) -> bool:
+    return event.why == "started"
 
 
 def _begins(event: StepStarted) -> bool:
@@ -337,6 +348,7 @@ def _leaves_lacking(event: ChildEnded) -> bool:
 _MOVES: dict[type[Event], Callable[[Any], bool]] = {
     **dict.fromkeys(_RULES, _always),
     StepStarted: _begins,
+    RunQueued: _is_new,
     ToolReturned: _lacks,
     ChildEnded: _leaves_lacking,
 }

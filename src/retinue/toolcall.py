@@ -135,6 +135,14 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
 
     What comes back is what the log holds: code must not see more now than it would after a restart.
     """
+    run.performing.add(call.id)
+    try:
+        return await _performed(run, call, most)
+    finally:
+        run.performing.discard(call.id)
+
+
+async def _performed(run: Run, call: ToolCall, most: int | None) -> ToolResult:
     await run.call_due(call.id)
     began, before = time.perf_counter(), run.state.begun.get(call.id)
     name = run.tools[call.name].name if call.name in run.tools else call.name

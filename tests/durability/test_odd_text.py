@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from retinue.engine.workflow import Root
 from retinue.errors import ModelError
 from retinue.events import ApprovalAnswered, ChildStarted, ErrorRaised, RunFinished
 from retinue.fold import fold
@@ -61,7 +62,7 @@ async def test_a_prompt_for_a_child_may_hold_what_no_database_takes(store: Store
 async def test_a_spec_a_label_and_the_name_of_a_tool_may_hold_it_too(store: Store) -> None:
     stage = Stage({"root": [[(f"no {HALF}", {})], f"done {HALF}"]}, store=store)
     spec = AgentSpec(name="root", description=f"{HALF} \0", prompt="PLAY root")
-    task = await stage.workflow.start_root(spec, "go", label=f"{HALF} \0")
+    task = await stage.workflow.start_root(Root(spec=spec, prompt="go", label=f"{HALF} \0"))
     report = await asyncio.wait_for(task, 60)
     assert (report.status, report.text, report.label) == ("completed", "done hi ?", "hi ? \ufffd")
     assert "there is no tool 'no hi ?' here" in results(stage.model.of("root")[1])[0].text

@@ -26,6 +26,7 @@ COMMANDS = {
     "stats": "retinue.cli.stats:stats",
     "doctor": "retinue.cli.doctor:doctor",
     "serve": "retinue.cli.serve:serve",
+    "worker": "retinue.cli.worker:worker",
     "acp": "retinue.cli.acp:acp",
 }
 GROUPS = {

@@ -17,6 +17,7 @@ from retinue.engine.ended import child_ended, cut_with_process
 from retinue.engine.owners import Owners
 from retinue.errors import ConfigError, Fenced, RunError
 from retinue.events import (
+    QUEUE,
     AnyEvent,
     CancelRequested,
     ChangesUndone,
@@ -48,6 +49,8 @@ async def is_left(owners: Owners, taken: Taken) -> bool:
     """
     if not taken.owner:
         return is_left_by_process(taken.host, taken.pid, taken.at)
+    if taken.owner == QUEUE:  # it waits for a worker, and whoever is first writes
+        return True
     return taken.owner == owners.id or await owners.is_gone(taken.owner)
 
 

@@ -168,8 +168,9 @@ class Children:
         if isinstance(child, Report):
             return child
         parent = self.tree.run(parent_id)
-        self._workflow.questions.started_all(parent, parent.state.children[child_id].call_id)
-        async with self.tree.slots.lent(parent_id):
+        call_id = parent.state.children[child_id].call_id
+        self._workflow.questions.started_all(parent, call_id)
+        async with self.tree.resting(parent_id, call_id.split("/")[0]):
             await asyncio.wait([child.task])
         if child.task.cancelled():
             raise ToolError(f"the child {child_id} was stopped")

@@ -31,6 +31,7 @@ from retinue.events import (
     LimitReached,
     ModelReplied,
     RunFinished,
+    RunQueued,
     RunResumed,
     RunStarted,
     StepRetried,
@@ -145,7 +146,7 @@ def _grouped(events: Sequence[Event], copied: Set[tuple[str, str]]) -> dict[Grou
     stopped = {e.run_id for e in events if isinstance(e, RunFinished) and e.report.status == "cancelled"}
     replied = {(e.run_id, e.step) for e in events if isinstance(e, ModelReplied)}
     for event in events:
-        if isinstance(event, RunResumed | StepRetried | CallCut | LimitReached | LimitPassed):
+        if isinstance(event, RunResumed | RunQueued | StepRetried | CallCut | LimitReached | LimitPassed):
             continue  # how it got there is not what came out
         if isinstance(event, FilesChanged | ChangesUndone | CopyLeft):
             continue  # a replay changes no file

@@ -33,6 +33,7 @@ from retinue.events import (
     ModelReplied,
     ModelSampled,
     RunFinished,
+    RunQueued,
     RunResumed,
     RunStarted,
     ToolCalled,
@@ -194,6 +195,8 @@ def _carried(events: Sequence[AnyEvent]) -> Iterator[AnyEvent]:
     for event in events:
         if isinstance(event, CopyLeft):
             continue  # the copy is of the old run
+        if isinstance(event, RunQueued):
+            continue  # it would put the copy into the queue as well
         if isinstance(event, ChildStarted) and event.child_id not in began:
             continue  # cut between the two halves of one write: this child was not started
         if isinstance(event, ChildStarted) and event.continues and _asked(event) not in opened:

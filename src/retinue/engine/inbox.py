@@ -48,6 +48,11 @@ class Inbox:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def last(self) -> int:
+        """The last signal that was read."""
+        return self._last
+
     async def open(self, *, old: int = 0, ended: frozenset[str] = frozenset()) -> None:
         """Begin to read signals, those first that came while nothing ran.
 

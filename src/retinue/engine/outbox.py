@@ -23,7 +23,7 @@ from retinue.engine.answers import Answer, checked
 from retinue.engine.owners import Owners
 from retinue.engine.shown import ShownRuns
 from retinue.errors import ConfigError, RunError
-from retinue.events import ApprovalRequested, Decision, LiveEvent, MessageReceived, RunFinished, now
+from retinue.events import QUEUE, ApprovalRequested, Decision, LiveEvent, MessageReceived, RunFinished, now
 from retinue.store.base import RunRow, Signal, Store
 from retinue.store.follow import follow
 from retinue.threads import to_its_end
@@ -82,8 +82,9 @@ class Outbox:
             return False
         await self._tell_to_stop(row, reason)
         # Below a root that has ended nobody is at work: an earlier version may have left such a child open.
-        ended = (await self.row(row.root_id)).status in ENDED
-        if ended or await self.abandoned(row.root_id):
+        root = await self.row(row.root_id)
+        ended = root.status in ENDED
+        if ended or root.owner == QUEUE or await self.abandoned(row.root_id):
             try:
                 async with self._taking_up(row.root_id):  # meanwhile nobody here goes on with it
                     await self._end(row, reason, ended=ended)

@@ -26,6 +26,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from typing import Literal, NamedTuple
 
 from retinue.errors import StoreError
+from retinue.events import QUEUE
 from retinue.store.base import OwnerRow, Store
 from retinue.store.owner_lock import OwnerLock
 from retinue.threads import to_its_end
@@ -157,7 +158,7 @@ class Owners:
         return {row.id: self._lock.is_held(row.id, row.place) for row in rows}
 
     def _judge(self, owner: str, row: OwnerRow | None, held: bool | None) -> Verdict:
-        if owner == self.id:
+        if owner in (self.id, QUEUE):  # what waits for a worker is not left behind
             return "alive"
         if row is None:
             return "gone"

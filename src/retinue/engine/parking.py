@@ -46,7 +46,7 @@ async def wait_out(tree: RunTree, run: Run) -> None:
     if parked.model == run.model.name:
         run.clock.pause()
         try:
-            async with tree.slots.lent(run.id):
+            async with tree.resting(run.id):
                 await tree.config.parking_clock.wait(parked.until)
         finally:
             run.clock.resume()

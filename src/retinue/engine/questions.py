@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -172,7 +173,7 @@ class Questions:
             self.order.leave(run, call_id)
             run.clock.pause()
             try:
-                async with self.tree.slots.lent(run.id):
+                async with self.tree.resting(run.id, call_id):
                     await self._settled.wait()
             finally:
                 run.clock.resume()
@@ -262,10 +263,20 @@ class Questions:
 
         if f"{run.id}:{call.id}" in run.state.waiting:  # it was put before a restart
             self.order.leave(run, call.id)
-        return await self.put(run, call.id, write)
+        return await self.put(run, call.id, write, waits=self.tree.resting(run.id, call.id))
 
-    async def put(self, run: Run, call_id: str, write: Callable[[str], Awaitable[None]]) -> Answer:
-        """Put a question to a person, which `write` logs unless it was asked before, and log the answer."""
+    async def put(
+        self,
+        run: Run,
+        call_id: str,
+        write: Callable[[str], Awaitable[None]],
+        *,
+        waits: AbstractAsyncContextManager[None] | None = None,
+    ) -> Answer:
+        """Put a question to a person, which `write` logs unless it was asked before, and log the answer.
+
+        `waits` is around the time until there is one; else the run lends its slot alone.
+        """
         approval_id = f"{run.id}:{call_id}"
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._open[approval_id] = waiting
@@ -276,7 +287,7 @@ class Questions:
         try:
             if approval_id not in run.state.waiting:
                 await write(approval_id)
-            async with self.tree.slots.lent(run.id):
+            async with waits or self.tree.slots.lent(run.id):
                 if not waiting.done() and approval_id in run.state.waiting:
                     # Here, and not where it is logged: it may have been logged before a restart or a fork.
                     withdraw = self.tree.config.ask(run.state.waiting[approval_id])

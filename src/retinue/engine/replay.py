@@ -27,7 +27,7 @@ from retinue.engine.parking_clock import PlayedParkingClock
 from retinue.engine.player import Player
 from retinue.engine.record import Record
 from retinue.engine.run_guards import spoken_after
-from retinue.engine.workflow import Workflow
+from retinue.engine.workflow import Root, Workflow
 from retinue.errors import ModelError, RunError, ToolError
 from retinue.events import (
     AnyEvent,
@@ -118,15 +118,16 @@ async def replay(
     for event in events:
         if isinstance(event, ApprovalAnswered):
             await store.send(_answer(event))
-    task = await workflow.start_root(
-        _as_given(_todays(began.spec, config), began),
-        began.prompt,
+    root = Root(
+        spec=_as_given(_todays(began.spec, config), began),
+        prompt=began.prompt,
         label=began.label,
         rendered=began.rendered,
         images=began.images,
         history=began.history,
         guarded=_looked(events, began),
     )
+    task = await workflow.start_root(root)
     try:
         report = await task
     finally:

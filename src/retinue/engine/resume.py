@@ -20,6 +20,7 @@ from retinue.engine.build import build
 from retinue.engine.concern import handed_on
 from retinue.engine.elapsed import seconds_used
 from retinue.engine.ended import cut_with_process, is_told, stopped_from_above
+from retinue.engine.hand_over import ToWorkers, marks
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import RunTree
 from retinue.engine.workbooks import kept_with_message
@@ -30,6 +31,7 @@ from retinue.events import (
     Event,
     GuardSpoke,
     MessageReceived,
+    RunQueued,
     RunResumed,
     RunStarted,
     now,
@@ -140,6 +142,28 @@ async def resume(
     return await _go_on(workflow, run, resources, background=False, opened=opened)
 
 
+async def hand_over(
+    tree: RunTree,
+    found: Past,
+    to: ToWorkers,
+    *,
+    said: SaidByPerson | None = None,
+    check: Check | None = None,
+    given: TakenUpWith | None = None,
+) -> int:
+    """Take a workflow up for workers: what it is told and given is in its log, and it is in the queue.
+    Returns how far its log is."""
+    given = given or TakenUpWith()
+    tree.read(found.events)
+    _check_models(tree, said.asks if said is not None else "", given)
+    if check is not None:
+        await check(tree.logs[tree.root_id])
+    workbooks = said.workbooks if said is not None else ()
+    async with kept_with_message(tree.config.store, tree.root_id, workbooks):
+        taking = _take_over(tree, said, yes=to.yes, old=found.signal, check=check, given=given, to=to)
+        return await undisturbed(taking)
+
+
 async def _root_again(workflow: Workflow, found: Past, ended: frozenset[str]) -> tuple[Run, RunResources]:
     """The root of a tree that was taken over, ready to be launched. `ended` are the runs that had an end."""
     tree, began = workflow.tree, found.began
@@ -186,8 +210,10 @@ async def _take_over(
     old: int,
     check: Check | None,
     given: TakenUpWith,
-) -> None:
+    to: ToWorkers | None = None,
+) -> int:
     """Write to every run that has not ended, in one transaction: no other process writes there any more.
+    Returns how far the log of the workflow is.
 
     A tree that is busy may be written to at the same moment, and then it is read again. Its root alone is
     taken first: the other process sees that at once, and leaves.
@@ -219,6 +245,8 @@ async def _take_over(
         if whole and message is not None:
             seq = tree.past[root_id].seq + (1 if root_is_mine else 2)
             events += _said(tree.past[root_id], message, seq)
+        if whole and to is not None:
+            events += _queued(unended, events, to, signals=old)
         try:
             if events:
                 await store.append(events)
@@ -230,12 +258,20 @@ async def _take_over(
             tree.logs[event.run_id].append(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
             tree.config.publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
         if whole:
-            return
+            return max((event.pos for event in events), default=0)
         root_is_mine = True
     raise RunError(
         f"{root_id} cannot be taken over: another process keeps writing to it; cancel it there first",
         run_id=root_id,
     )
+
+
+def _queued(
+    unended: Sequence[RunState], events: Sequence[Event], to: ToWorkers, *, signals: int
+) -> list[RunQueued]:
+    """The marks of a tree that workers go on with, after these events."""
+    lasts = {event.run_id: event.seq for event in events}
+    return marks(unended, to, "resumed", seqs=lasts, signals=signals)
 
 
 def _is(state: RunState, run_id: str) -> bool:

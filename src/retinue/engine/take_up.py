@@ -97,13 +97,14 @@ class TakeUp:
         if message is None:
             if self._is_running(row.root_id):
                 return
-            for signal in await self._cancelled_since(row.root_id):
+            for signal in await self.cancelled_since(row.root_id):
                 await self._cancel(signal.run_id, "cancelled while nobody worked on it")
                 if signal.run_id == row.root_id:
                     return
         await self._resume(asks or row.root_id, message=message)
 
-    async def _cancelled_since(self, root_id: str) -> list[Signal]:
+    async def cancelled_since(self, root_id: str) -> list[Signal]:
+        """The cancels that came while nobody worked on a workflow."""
         taken = await self._store.taken(root_id)
         if taken is None:
             return []

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import AsyncGenerator, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,9 @@ class RunTree:
         """Children that are about to be asked again."""
         self.asking: dict[str, set[asyncio.Future[None]]] = {}
         """By the run that started them: what has them asked. They are not at work yet."""
+        self._resting: dict[str, Counter[str]] = {}
+        """By the run: which of its calls wait, and for the model itself an empty name."""
+        self._halting = False
         self._given_up: Fenced | StoreError | None = None
         self._still: list[Clock] | None = None
         """The clocks that stand still, while the database takes nothing."""
@@ -205,7 +209,44 @@ class RunTree:
         self._states.clear()
         self._below.clear()
         self._all_here.clear()
+        self._resting.clear()
         self.asking.clear()
+
+    # -- waiting ---------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def resting(self, run_id: str, call_id: str = "") -> AsyncGenerator[None]:
+        """While a run, or one call of it, waits for what is in the log, and for nothing in this process: it
+        lends its slot, and could as well go on elsewhere."""
+        resting = self._resting.setdefault(run_id, Counter())
+        resting[call_id] += 1
+        try:
+            async with self.slots.lent(run_id):
+                yield
+        finally:
+            resting[call_id] -= 1
+
+    @property
+    def idle(self) -> bool:
+        """Whether every run here only waits: whoever takes the tree up from its log misses nothing."""
+        if any(self.asking.values()):
+            return False
+        return all(self._rests(live.run) for live in self.live.values() if not live.task.done())
+
+    def _rests(self, run: Run) -> bool:
+        resting = self._resting.get(run.id, Counter[str]())
+        waits = {call for call, count in resting.items() if count}
+        return bool(waits) and run.performing <= waits
+
+    def halt(self) -> None:
+        """Let every run finish the step and the calls that it is at, and begin nothing after that."""
+        self._halting = True
+
+    async def due(self, run_id: str, what: int | str) -> None:
+        """Before each step and each call: what is not begun any more waits to be taken up elsewhere."""
+        if self._halting:
+            async with self.resting(run_id, what if isinstance(what, str) else ""):
+                await asyncio.get_running_loop().create_future()
 
     # -- a database that takes nothing -----------------------------------------
 
@@ -257,7 +298,7 @@ class RunTree:
         over = asyncio.ensure_future(asyncio.wait(waiting, return_when=until))
         heard = asyncio.ensure_future(spoken.wait())
         patience = Clock(None, parent=run.clock, leaves=0.5)  # it stands still while a child of the run asks
-        async with self.slots.lent(run.id):
+        async with self.resting(run.id):
             try:
                 async with patience.start():
                     await asyncio.wait({over, heard}, return_when=asyncio.FIRST_COMPLETED)
@@ -342,6 +383,12 @@ class RunTree:
                 each.run.cancel_reason = reason
                 if each.begun:
                     each.task.cancel()
+
+    def write_noted(self) -> None:
+        """Put in line what runs have noted and not written yet: its places in their logs are taken."""
+        for live in self.live.values():
+            if not live.over:
+                live.run.log.commit()
 
     def give_up(self, why: Fenced | StoreError) -> None:
         """Another process works on this tree, or a log of it cannot be written: stop all of it here at once,

@@ -13,7 +13,7 @@ import logging
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from retinue.engine.bring import bring
 from retinue.engine.build import Toolbox, build, started
 from retinue.engine.children import Children
 from retinue.engine.config import WorkflowConfig
+from retinue.engine.hand_over import Parked, ToWorkers, Why, marks, unended
 from retinue.engine.inbox import Inbox
 from retinue.engine.isolation import Isolation
 from retinue.engine.keep import KeptFiles
@@ -41,6 +42,19 @@ from retinue.types import AgentSpec, Image, Message, Report
 log = logging.getLogger("retinue")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Root:
+    """What a root is begun with: who is asked what, and what was said before."""
+
+    spec: AgentSpec
+    prompt: str
+    label: str = ""
+    rendered: str = ""
+    images: tuple[Image, ...] = ()
+    history: tuple[Message, ...] = ()
+    guarded: Looked | None = None
+
+
 class Workflow:
     """One root and everything below it."""
 
@@ -58,19 +72,27 @@ class Workflow:
         self._awaited: list[asyncio.Future[Report]] = []
         """Who waits for the next answer of the root."""
 
-    async def start_root(
-        self,
-        spec: AgentSpec,
-        prompt: str,
-        *,
-        label: str = "",
-        rendered: str = "",
-        images: tuple[Image, ...] = (),
-        history: tuple[Message, ...] = (),
-        guarded: Looked | None = None,
-    ) -> asyncio.Task[Report]:
+    async def start_root(self, root: Root) -> asyncio.Task[Report]:
         """Log the start and begin. Returns once the run is durable."""
+        run, resources, first = await self._built(root)
+        return await self._begun(run, resources, *first)
+
+    async def queue_root(self, to: ToWorkers, root: Root) -> int:
+        """Log the start, and in the same transaction put it into the queue. Nothing of it is done here.
+        Returns how far its log is."""
+        run, resources, first = await self._built(root)
+        resources.run = run
+        queued = marks([run.state], to, "started")
+        try:
+            await undisturbed(_stored(run, *first, *queued))
+        finally:
+            await self._give_back(run, resources)
+        return queued[0].pos
+
+    async def _built(self, root: Root) -> tuple[Run, RunResources, list[Event]]:
+        """The root, ready to be begun, and what its log begins with."""
         config, tree = self.tree.config, self.tree
+        spec, rendered, guarded = root.spec, root.rendered, root.guarded
         budget = config.root_budget(spec)
         tree.slots.resize(budget.limits.concurrency or config.settings.delegation.concurrency)
         # A server that does not say which model it has is asked in the run's own time.
@@ -88,22 +110,22 @@ class Workflow:
             budget=budget,
             state=RunState(),
             used=time.monotonic() - began,
-            label=label,
+            label=root.label,
         )
-        question = len(storable(prompt)) if rendered else 0
+        question = len(storable(root.prompt)) if rendered else 0
         first = started(
             config,
             run,
-            prompt,
+            root.prompt,
             rendered=rendered,
-            images=images,
-            history=history,
+            images=root.images,
+            history=root.history,
             guarded=guarded is not None,
             options=config.options,
             question=question,
         )
         spoken = [run.log.stamp(GuardSpoke, **asdict(said)) for said in guarded.said] if guarded else []
-        return await self._begun(run, resources, first, *spoken)
+        return run, resources, [first, *spoken]
 
     async def _begun(self, run: Run, resources: RunResources, *first: Event) -> asyncio.Task[Report]:
         """The root at work. What is in the log has an end, also if whoever starts it is cancelled meanwhile:
@@ -252,9 +274,25 @@ class Workflow:
         self._deaf()
         await self.inbox.close()  # a root that had not begun never does it
 
+    async def hand_over(
+        self, to: ToWorkers, why: Why, *, signals: int | None = None, until: float | None = None
+    ) -> None:
+        """Leave, and put the workflow into the queue: at once, or `parked` until `until`, or until there is a
+        signal after `signals`. What is in flight is cut off, as when the process ended."""
+        signals, store = self.inbox.last if signals is None else signals, self.tree.config.store
+        parked = Parked(signals=signals, until=until) if why == "parked" else None
+        self.tree.write_noted()
+        queued = marks(unended(self.tree.states()), to, why, parked=parked, signals=signals)
+        await self.leave()
+        await store.append(queued)
+
 
 def _nothing() -> None:
     """Nobody listens yet."""
+
+
+async def _stored(run: Run, *events: Event) -> None:
+    await run.log.commit(*events)
 
 
 async def _durable(run: Run, stored: asyncio.Future[None]) -> None:

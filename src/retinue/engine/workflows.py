@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Collection, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
 
 from retinue.engine.tree import LiveRun
 from retinue.engine.watch import died
@@ -21,6 +21,9 @@ REMEMBERED = 60.0
 """Seconds that the outcome of a workflow is kept after its end, for whoever still waits for it."""
 
 
+Cancel = Callable[[str], Awaitable[object]]
+
+
 class Workflows:
     """`dropped` is told of a workflow that stopped without an end: nobody works on it any more."""
 
@@ -28,6 +31,8 @@ class Workflows:
         self._dropped = dropped
         self._held: dict[str, tuple[Workflow, asyncio.Task[Report]]] = {}
         self._ended: dict[str, asyncio.Task[Report]] = {}
+        self._followed: dict[str, tuple[asyncio.Task[Report], Cancel]] = {}
+        """Those that workers have, and that are followed here."""
         self._waiting: Counter[str] = Counter()
         """How many wait for a workflow: it ends early only when nobody does any more."""
         self._beginning: dict[str, asyncio.Event] = {}
@@ -55,6 +60,29 @@ class Workflows:
 
         task.add_done_callback(ended)
 
+    def follow(self, root_id: str, task: asyncio.Task[Report], cancel: Cancel) -> None:
+        """Keep what follows a workflow that workers have. `cancel` stops the workflow wherever it is."""
+        self._followed[root_id] = (task, cancel)
+        self._ended.pop(root_id, None)
+
+        def ended(done: asyncio.Task[Report]) -> None:
+            if not done.cancelled():
+                done.exception()  # whoever waits gets it; nobody has to
+            if self._followed.get(root_id, (None,))[0] is done:
+                del self._followed[root_id]
+                self._ended[root_id] = done
+            asyncio.get_running_loop().call_later(REMEMBERED, self._forget, root_id, done)
+
+        task.add_done_callback(ended)
+
+    def is_followed(self, root_id: str) -> bool:
+        return root_id in self._followed
+
+    def held(self, root_id: str) -> Workflow | None:
+        """A workflow that this process works on."""
+        held = self._held.get(root_id)
+        return None if held is None else held[0]
+
     def _forget(self, root_id: str, done: asyncio.Task[Report]) -> None:
         if self._ended.get(root_id) is done:  # taken up again meanwhile, it is another one's turn
             del self._ended[root_id]
@@ -68,6 +96,7 @@ class Workflows:
         Whoever still waits in that loop counts down what is forgotten here, and nothing else.
         """
         self._held, self._ended, self._waiting = {}, {}, Counter()
+        self._followed = {}
         self._beginning, self._looks = {}, []
 
     def is_running(self, root_id: str) -> bool:
@@ -111,6 +140,8 @@ class Workflows:
     def task(self, root_id: str) -> asyncio.Task[Report] | None:
         """The root's task, if it is known here, also one that has ended a moment ago."""
         held = self._held.get(root_id)
+        if held is None and root_id in self._followed:
+            return self._followed[root_id][0]
         return held[1] if held is not None else self._ended.get(root_id)
 
     def has_answered(self, root_id: str) -> bool:
@@ -128,7 +159,7 @@ class Workflows:
         root, task = self.live(root_id, root_id), self.task(root_id)
         if root is not None and root.over and task is not None and not task.done():
             await asyncio.wait([task])  # it has ended, and gives its things back
-        if self.is_running(root_id):
+        if self.is_running(root_id) and root_id not in self._followed:
             what = (
                 "it has answered, and children of it are at work. A message alone is taken now; a model, "
                 "settings, attachments and a type of output when they have ended, or after cancel(run_id)"
@@ -185,18 +216,32 @@ class Workflows:
 
     async def stop(self, root_id: str, reason: str) -> None:
         task = self.task(root_id)
-        if task is not None and not task.done():
+        if task is None or task.done():
+            return
+        if root_id in self._followed:
+            await self._followed[root_id][1](reason)
+        else:
             self._held[root_id][0].cancel(root_id, reason)
-            await asyncio.wait([task])
+        await asyncio.wait([task])
 
     async def stop_all(self, reason: str) -> None:
+        """What workers have goes on there."""
         for root_id in list(self._held):
             await self.stop(root_id, reason)
+        await self._unfollow()
+
+    async def _unfollow(self) -> None:
+        following = [task for task, _ in self._followed.values()]
+        for task in following:
+            task.cancel()
+        if following:
+            await asyncio.wait(following)
 
     async def leave(self) -> None:
         """Stop working on all of them without ending any: their logs stay as they are."""
         for workflow, _ in list(self._held.values()):
             await workflow.leave()
+        await self._unfollow()
 
 
 async def _answer(held: tuple[Workflow, asyncio.Task[Report]] | None, task: asyncio.Task[Report]) -> Report:

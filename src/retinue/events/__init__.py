@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from retinue.events.kinds import (
+    QUEUE,
     VERSION,
     AccessDenied,
     AnyEvent,
@@ -39,6 +40,7 @@ from retinue.events.kinds import (
     ModelReplied,
     ModelSampled,
     RunFinished,
+    RunQueued,
     RunResumed,
     RunStarted,
     StepRetried,
@@ -65,6 +67,7 @@ __all__ = [
     "FOR_MORE",
     "INQUIRY",
     "KNOWLEDGE_FIRST",
+    "QUEUE",
     "VERSION",
     "About",
     "AccessDenied",
@@ -97,6 +100,7 @@ __all__ = [
     "Purpose",
     "RunFinished",
     "RunOptions",
+    "RunQueued",
     "RunResumed",
     "RunStarted",
     "Sender",

@@ -43,6 +43,10 @@ VERSION = 2
 """1: what a result holds of private data is not said; it follows from the effect of its tool."""
 
 
+QUEUE = "queue"
+"""The owner of what waits for a worker: nobody works on it, and no process is to take it up by itself."""
+
+
 class Event(Struct, frozen=True, kw_only=True, tag_field="type"):
     """The envelope: which run, where in the tree, which place in the run's log."""
 
@@ -115,6 +119,27 @@ class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
     cut: Usage = Usage()
     """What the model call took that was under way when its process ended: its cost is None, since nobody was
     told, unless the model is free."""
+
+
+class RunQueued(Event, frozen=True, kw_only=True, tag="run_queued"):
+    """Nobody works on the run: its workflow waits for a worker. In the log of the root this is a job in the
+    queue, stored in the same transaction, and its `seq` tells the jobs of one workflow apart."""
+
+    why: Literal["started", "resumed", "parked", "handed_over"] = "started"
+    queue: str = ""
+    """Of the root, as are those below: the workers that may take it, by the name of their queue."""
+    priority: int = 0
+    parked: bool = False
+    """It waits for a person or a limit: no worker is to take it before `until`, or before a signal."""
+    until: float | None = None
+    signals: int = field(default=0, name="letters")
+    """The last signal that was read: with a later one it is not parked."""
+    answering: str = ""
+    """Whether its questions are asked, `ask`, or refused. Empty: as the worker is told."""
+    yes: bool = False
+    host: str = ""
+    pid: int = 0
+    owner: str = QUEUE
 
 
 class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):
@@ -525,6 +550,7 @@ class RunFinished(Event, frozen=True, kw_only=True, tag="run_finished"):
 AnyEvent = (
     RunStarted
     | RunResumed
+    | RunQueued
     | StepStarted
     | StepRetried
     | CallCut

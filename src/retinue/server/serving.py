@@ -102,7 +102,11 @@ async def serve(
     asyncio.get_running_loop().set_exception_handler(_Trouble())
     connections = Connections(within_handles(served.limits))
     retinue.store.hold_for(None)  # what runs have written waits for the database for as long as we live
-    keeping = asyncio.create_task(retinue.take_up.keep(), name="take up") if resume else None
+    keeping = (
+        asyncio.create_task(retinue.take_up.keep(), name="take up")
+        if resume and not retinue.hands_over
+        else None
+    )
     config = uvicorn.Config(
         app,
         log_config=None,

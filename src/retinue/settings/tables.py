@@ -400,6 +400,41 @@ class ServerSettings(SettingsTable, frozen=True, kw_only=True):
     ] = 8484
 
 
+class WorkerSettings(SettingsTable, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="Workers",
+        about="Runs on other machines",
+        docs='Runs that workers do (`engine = "workers"`), and workers themselves: `retinue worker`. See '
+        "[workers](../workers.md).",
+    )
+    queue: Annotated[
+        str,
+        Meta(pattern="^[a-z0-9][a-z0-9_.-]*$"),
+        Says("the queue that runs are put into: workers serve some", "trusted", per_run=True),
+    ] = "default"
+    priority: Annotated[
+        int,
+        Meta(ge=-1000, le=1000),
+        Says("which runs of a queue are begun first: those with the higher number", "trusted", per_run=True),
+    ] = 0
+    slots: Annotated[
+        int, Meta(ge=2), Says("workflows that a worker works on at the same time", "trusted")
+    ] = 20
+    park_after: Annotated[
+        Seconds,
+        Says(
+            "seconds after which a worker lets go of a workflow that only waits for a person or a limit",
+            "trusted",
+        ),
+    ] = 2
+    grace: Annotated[
+        Seconds,
+        Says(
+            "seconds in which a worker that is told to stop finishes what its models and tools do", "trusted"
+        ),
+    ] = 20
+
+
 class TelemetrySettings(SettingsTable, frozen=True, kw_only=True):
     group: ClassVar[Group] = Group(
         title="Telemetry",
@@ -521,6 +556,14 @@ class Settings(SettingsTable, frozen=True, kw_only=True):
     ] = None
     small_model: Annotated[str | None, Says("a cheaper model for helpers and summaries", "trusted")] = None
     db: Annotated[str | None, Says("sqlite:///path or postgresql://…", "trusted", restart=True)] = None
+    engine: Annotated[
+        Literal["local", "workers"],
+        Says(
+            "who does the runs: this process, or the workers of a PostgreSQL database",
+            "trusted",
+            restart=True,
+        ),
+    ] = "local"
     default_agent: Annotated[str, Says("the agent that `retinue ask` runs", "free", approver=True)] = (
         "general"
     )
@@ -540,6 +583,7 @@ class Settings(SettingsTable, frozen=True, kw_only=True):
     code: CodeSettings = CodeSettings()
     sheets: SheetSettings = SheetSettings()
     server: ServerSettings = ServerSettings()
+    workers: WorkerSettings = WorkerSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     mcp: McpSettings = McpSettings()
     providers: Annotated[dict[str, ProviderSettings], Says("more providers, by name", "trusted")] = (

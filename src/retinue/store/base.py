@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec import Struct
 
-from retinue.events import AnyEvent, ApprovalRequested, Event, RunResumed, RunStarted
+from retinue.events import AnyEvent, ApprovalRequested, Event, RunQueued, RunResumed, RunStarted
 from retinue.parameters import check, check_word, texts
 from retinue.standing import OPEN
 from retinue.store.outage import Outage
@@ -30,7 +30,7 @@ SignalKind = Literal["cancel", "answer", "message"]
 FOREVER = 1e18
 """A moment after all others."""
 TotalsBy = Literal["agent", "model", "day", "outcome"]
-Taken = RunStarted | RunResumed
+Taken = RunStarted | RunResumed | RunQueued
 
 
 class Left(Struct, frozen=True, kw_only=True):
@@ -291,7 +291,7 @@ class Store(Protocol):
     async def owners(self) -> list[OwnerRow]: ...
 
     async def taken(self, root_id: str) -> Taken | None:
-        """The event by which a workflow was begun or taken up last: it names who works on it."""
+        """The event by which a workflow was begun, taken up or queued last: it names who works on it."""
         ...
 
     async def delete(self, root_id: str) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from retinue.errors import StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event
-from retinue.store import queries
+from retinue.store import postgres_queue, queries
 from retinue.store.base import (
     EVERYONE,
     FOREVER,
@@ -64,6 +64,8 @@ class PostgresStore:
         self._subscribers: dict[str, list[tuple[Callable[[], None], bool]]] = {}
         self._cache_writes = 0
         self._open = False
+        self._queue = False
+        """Whether the database has a queue of workers, as far as is known."""
 
     async def open(self) -> None:
         if self._open and self._loop is asyncio.get_running_loop():
@@ -106,6 +108,10 @@ class PostgresStore:
         return self._outages.hear(hear)
 
     # -- the pool
+
+    async def use(self, do: Callable[[Link], Awaitable[T]]) -> T:
+        """Do something on a connection of this store, for whoever keeps more in its database."""
+        return await self._use(do)
 
     async def _use(self, do: Callable[[Link], Awaitable[T]]) -> T:
         """Do something on a connection of the pool. Done again if the connection is lost on the way."""
@@ -172,6 +178,8 @@ class PostgresStore:
                 # The lock first: a reader must never see a signal with a lower number appear later.
                 await link.execute(_LOCK, signal.root_id)
                 done = await link.execute(queries.SEND, *values)
+                if done.endswith(" 1") and await self._has_queue(link):
+                    await link.execute(postgres_queue.WAKE, signal.root_id)
                 await link.execute(_NOTIFY, signal.root_id)
             return done.endswith(" 1")
 
@@ -182,6 +190,19 @@ class PostgresStore:
         if first:
             self._wake([signal.root_id])
         return first
+
+    async def _has_queue(self, link: Link) -> bool:
+        self._queue = self._queue or await postgres_queue.is_there(link)
+        return self._queue
+
+    async def open_queue(self) -> None:
+        """Make sure that what is handed to workers has a queue to wait in."""
+
+        async def do(link: Link) -> None:
+            if not await self._has_queue(link):
+                await postgres_queue.install(link)
+
+        await self._use(do)
 
     async def delete(self, root_id: str) -> None:
         async def do(link: Link) -> None:

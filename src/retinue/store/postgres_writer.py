@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from retinue.errors import StoreError
-from retinue.events import Event, place
-from retinue.store import queries
+from retinue.events import Event, RunQueued, place
+from retinue.store import postgres_queue, queries
 from retinue.store.outage import Waiting, is_held
 from retinue.store.postgres_link import (
     Address,
@@ -299,7 +299,19 @@ class PostgresWriter:
         started, changed = await self._projected([item.events for item in batch])
         columns = [[row[column] for row in rows] for column in (ROOT, RUN, SEQ, TYPE, AT)]
         data = [row[DATA].decode() for row in rows]
-        places = await self._link.fetchval(_APPEND, *columns, data, started, changed)
+        jobs = [
+            (event.root_id, event.seq, row[DATA].decode())
+            for item in batch
+            for event, row in zip(item.events, item.rows, strict=True)
+            if isinstance(event, RunQueued) and event.parent_id is None
+        ]
+        if not jobs:
+            places = await self._link.fetchval(_APPEND, *columns, data, started, changed)
+        else:  # a workflow that waits for a worker is in the queue if and only if its log says so
+            async with self._link.transaction():
+                places = await self._link.fetchval(_APPEND, *columns, data, started, changed)
+                for job in jobs:
+                    await self._link.execute(postgres_queue.ENQUEUE, *job)
         for row, pos in zip(rows, places, strict=True):
             row[PLACE] = pos
 

@@ -81,10 +81,10 @@ def tail(root_id: str, *, limit: int, run_id: str | None) -> Query:
 
 
 def taken(root_id: str) -> Query:
-    """The event by which a workflow was begun or taken up last."""
+    """The event by which a workflow was begun, taken up or queued last."""
     sql = (
-        "SELECT pos, data FROM events WHERE run_id = $1 AND type IN ('run_started', 'run_resumed') "
-        "ORDER BY seq DESC LIMIT 1"
+        "SELECT pos, data FROM events WHERE run_id = $1 AND type IN "
+        "('run_started', 'run_resumed', 'run_queued') ORDER BY seq DESC LIMIT 1"
     )
     return Query(sql, (root_id,))
 

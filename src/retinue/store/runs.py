@@ -28,6 +28,7 @@ from retinue.events import (
     ModelReplied,
     ModelSampled,
     RunFinished,
+    RunQueued,
     RunResumed,
     RunStarted,
     ToolCalled,
@@ -96,7 +97,7 @@ def _reopened(name: str, value: Any = None) -> Callable[[KeptColumns, Event], An
     return lambda before, event: value if before["completed_at"] is not None else before[name]
 
 
-def _taken_by(before: KeptColumns, event: RunStarted | RunResumed) -> str:
+def _taken_by(before: KeptColumns, event: RunStarted | RunResumed | RunQueued) -> str:
     """Who works on it from here on. Logs of earlier versions name a process instead."""
     return event.owner or (f"{event.pid} {event.at!r} {event.host}" if event.host else "")
 
@@ -194,7 +195,10 @@ class RunRow(Struct, frozen=True, kw_only=True):
     idle: Annotated[float, Stands(since=5)]
     waited: Annotated[float, Stands(since=5)]
     held_since: Annotated[float | None, Stands(since=5)]
-    owner: Annotated[str, Moved({RunStarted: _taken_by, RunResumed: _taken_by}, first="", since=5)]
+    owner: Annotated[
+        str,
+        Moved(dict.fromkeys((RunStarted, RunResumed, RunQueued), _taken_by), first="", since=5),
+    ]
     denied: Annotated[int, Stands(since=6), "INTEGER"]
     parked_until: Annotated[float | None, Stands(since=9)]
     metadata_json: Annotated[str, Started(lambda e: _json(e.options.metadata), since=10)]

@@ -21,6 +21,7 @@ from retinue.events import (
     LiveEvent,
     ModelSampled,
     RunFinished,
+    RunQueued,
     RunResumed,
     StepRetried,
     ToolCalled,
@@ -255,6 +256,8 @@ def _told(event: LiveEvent, node: Node, *, known: bool) -> str:
             about = words.one_line(event.label or event.prompt, 120)
             does = f"asks {event.agent} again" if event.continues else f"starts {event.agent}"
             return f": {does}  {about}"
+        case RunQueued() if event.parent_id is None:
+            return f": {noted(event)}"
         case StepRetried() | LimitReached():
             return f": {words.one_line(noted(event), 200)}"
         case LimitPassed():

@@ -18,12 +18,19 @@ from retinue.events import (
     HistoryPruned,
     LimitReached,
     ModelSampled,
+    RunQueued,
     RunResumed,
     StepRetried,
 )
 from retinue.view import words
 from retinue.view.question import review_text, sampled_text
 
+_QUEUED = {
+    "started": "waits for a worker",
+    "resumed": "waits for a worker",
+    "parked": "parked: no worker holds it while it waits",
+    "handed_over": "handed over: its worker was told to stop",
+}
 _GUARDED = {"stop": "stops the run", "mend": "changes the text", "correct": "sends the answer back"}
 
 
@@ -32,6 +39,8 @@ def noted(event: AnyEvent) -> str:
     match event:
         case RunResumed():
             return f"resumed {words.moment(event.at)}" + (f": {event.reason}" if event.reason else "")
+        case RunQueued() if event.parent_id is None:
+            return _QUEUED[event.why]
         case StepRetried():
             return _retried(event)
         case CallCut():

@@ -30,6 +30,7 @@ from retinue.events import (
     ModelReplied,
     ModelSampled,
     RunFinished,
+    RunQueued,
     RunResumed,
     RunStarted,
     StepRetried,
@@ -231,6 +232,7 @@ def _noted(script: Transcript, event: AnyEvent) -> None:
 
 _NOTES: dict[type, tuple[str, str]] = {
     RunResumed: ("", ""),
+    RunQueued: ("magenta", ""),
     StepRetried: ("magenta", ""),
     CallCut: ("magenta", ""),
     LimitReached: ("magenta", ""),

@@ -1,0 +1,115 @@
+"""`retinue worker`: do the runs that others put into the queue of a PostgreSQL database."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from retinue.cli import exits
+from retinue.cli import options as o
+
+
+@dataclass(frozen=True, kw_only=True)
+class Working:
+    """What the command was told."""
+
+    labels: tuple[str, ...]
+    slots: int | None
+    model: str | None
+    tools: tuple[str, ...]
+    cwd: Path | None
+    db: str | None
+
+
+def worker(
+    queue: Annotated[
+        list[str] | None,
+        typer.Option("--queue", metavar="NAME", help="Serve this queue; else 'default'; repeatable."),
+    ] = None,
+    slots: Annotated[
+        int | None,
+        typer.Option("--slots", metavar="N", min=2, help="Workflows at the same time; else workers.slots."),
+    ] = None,
+    model: o.Model = None,
+    tools: o.Tools = None,
+    cwd: o.Cwd = None,
+    db: o.Db = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log nothing but trouble.")] = False,
+) -> int:
+    """Do the runs of a PostgreSQL database, in this folder, until it is told to stop.
+
+    Runs come from wherever engine = "workers" is set: 'ask', 'serve', programs. Any number of workers may
+    serve one database, on any machines. SIGTERM hands over what is at work; a worker that dies is replaced by
+    the others.
+
+    \b
+    Examples:
+      retinue worker --db postgresql://me@db.example/retinue
+      retinue worker --slots 50
+      retinue worker --queue default --queue browser
+    """
+    from retinue.cli.process import log_to_stderr
+
+    log_to_stderr("WARNING" if quiet else "INFO", "%(asctime)s %(message)s")
+    for name in ("httpx", "asyncio"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    working = Working(
+        labels=tuple(queue or ("default",)),
+        slots=slots,
+        model=model,
+        tools=tuple(tools or ()),
+        cwd=cwd,
+        db=db,
+    )
+    return asyncio.run(_work(working))
+
+
+async def _work(working: Working) -> int:
+    from retinue.app import Retinue
+    from retinue.cli.foreground import warn
+    from retinue.cli.own_tools import tools_of
+    from retinue.cli.process import make_room
+    from retinue.view.paint import note
+    from retinue.worker import Worker
+
+    async with Retinue(
+        model=working.model,
+        db=working.db,
+        cwd=working.cwd,
+        tool_files=tools_of(working.cwd, working.tools),
+        answering="ask",
+        settings={"engine": "local"},
+        fallback="offline",
+        conversations=False,
+    ) as retinue:
+        warn(retinue, quiet=False)
+        make_room()
+        one = Worker(retinue, labels=working.labels, slots=working.slots)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, _stop, one)
+        note(
+            f"a worker for {retinue.cwd}: {', '.join(working.labels)}, {one.slots} workflows at once", "green"
+        )
+        await one.work()
+    return exits.OK
+
+
+_told: list[object] = []
+
+
+def _stop(one: object) -> None:
+    from retinue.worker import Worker
+
+    if one in _told:  # who is asked twice goes at once: others take up what it leaves
+        os._exit(exits.TERMINATED)
+    _told.append(one)
+    assert isinstance(one, Worker)
+    one.stop()

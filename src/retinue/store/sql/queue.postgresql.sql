@@ -1,0 +1,54 @@
+-- What a `RunQueued` event in the log of a root is in the queue. `dedupe_key` is one job of one workflow. What is
+-- parked without a time has no job until it is woken; with a signal that nobody has read, it is not parked.
+--
+-- Made anew whenever a worker begins, with the name of PgQueuer's table.
+
+-- PgQueuer itself tells its workers of new jobs, and not of those that are due earlier than they were.
+CREATE OR REPLACE FUNCTION retinue_call_workers() RETURNS void LANGUAGE sql AS $body$
+    SELECT pg_notify('{channel}', json_build_object(
+        'channel', '{channel}', 'operation', 'update', 'sent_at', now(), 'table', '{table}',
+        'type', 'table_changed_event'
+    )::text)
+$body$;
+
+CREATE OR REPLACE FUNCTION retinue_enqueue(root text, place integer, event json, wake boolean)
+RETURNS void LANGUAGE plpgsql AS $body$
+DECLARE
+    due timestamptz := now();
+    job text := root || '/' || place;
+BEGIN
+    IF coalesce((event ->> 'parked')::boolean, false) AND NOT wake AND NOT EXISTS (
+        SELECT 1 FROM letters WHERE root_id = root AND id > coalesce((event ->> 'letters')::bigint, 0)
+    ) THEN
+        IF event ->> 'until' IS NULL THEN
+            RETURN;
+        END IF;
+        due := to_timestamp((event ->> 'until')::double precision);
+    END IF;
+    UPDATE {table} SET execute_after = due, updated = now()
+        WHERE dedupe_key = job AND status = 'queued' AND execute_after > due;
+    IF FOUND THEN
+        PERFORM retinue_call_workers();
+    END IF;
+    INSERT INTO {table} (priority, entrypoint, payload, execute_after, dedupe_key, status)
+    VALUES (
+        coalesce((event ->> 'priority')::integer, 0), event ->> 'queue', convert_to(job, 'UTF8'), due, job,
+        'queued'
+    ) ON CONFLICT DO NOTHING;
+END
+$body$;
+
+-- A signal has come: what is parked goes on. Called with the lock of the workflow, so that nobody queues it, takes
+-- it up or parks it meanwhile.
+
+CREATE OR REPLACE FUNCTION retinue_wake(root text) RETURNS void LANGUAGE plpgsql AS $body$
+DECLARE
+    queued record;
+BEGIN
+    IF EXISTS (SELECT 1 FROM runs WHERE run_id = root AND owner = 'queue') THEN
+        SELECT e.seq, e.data::json AS event INTO queued FROM events e
+            WHERE e.run_id = root AND e.type = 'run_queued' ORDER BY e.seq DESC LIMIT 1;
+        PERFORM retinue_enqueue(root, queued.seq, queued.event, true);
+    END IF;
+END
+$body$;
