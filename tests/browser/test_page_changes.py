@@ -170,6 +170,8 @@ def test_a_child_that_has_ended_is_asked_again_from_its_place_on_the_page(
     # Whether the root is asked once more before the child has ended is a matter of who is faster.
     expect(page.locator(".answer-text").last).to_contain_text(re.compile(r"Told [23] times\."))
     expect(page.locator("r-steps")).to_contain_text("Answer 2.")
+    expect(page.locator("r-steps")).to_contain_text("Answer 1.")
+    expect(page.locator(".bubble").filter(has_text="And what else?")).to_contain_text("To scribe")
     picture(page, "child-again")
     to.get_by_role("button", name="Speak to the run instead").click()
     expect(to).to_be_hidden()

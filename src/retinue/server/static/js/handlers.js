@@ -107,12 +107,14 @@ function childEnded(flow, run, event) {
 }
 
 /** The next turn: a person has said something, or a child has `ended` that was left at work. */
-function openTurn(flow, event, { question = "", ended = "" }) {
-  flow.turns.push({ question, ended, asked: null, at: event.at, entries: [], images: [], report: null, pos: event.pos });
+function openTurn(flow, event, { question = "", ended = "", to = "" }) {
+  const at = event.at;
+  flow.turns.push({ question, ended, to, asked: null, at, entries: [], images: [], report: null, pos: event.pos });
 }
 
 function resumed(flow, run, event) {
   // What follows says whether this is another try or the next turn of a conversation.
+  const reported = run === flow.root ? null : run.report;
   run.before = run === flow.root ? run.report : null;
   Object.assign(run, { leftAt: null, report: null, failure: null, cancelling: null, text: "", thinking: "" });
   for (const [id, asked] of run.waiting) {
@@ -121,7 +123,8 @@ function resumed(flow, run, event) {
   }
   run.stopped = false;
   if (run === flow.root && !flow.turns.at(-1)?.report?.at_work) flow.turns.at(-1).report = null;
-  if (!run.before) note(flow, run, event, "info", "taken up again", event.reason ?? "");
+  if (reported?.text) note(flow, run, event, "info", "reported before", reported.text);
+  else if (!run.before) note(flow, run, event, "info", "taken up again", event.reason ?? "");
 }
 
 function stepStarted(flow, run, event) {
@@ -319,7 +322,7 @@ function messageReceived(flow, run, event) {
   if (run === flow.root && (run.report || run.before || event.next_turn)) {
     if (run.before) flow.turns.at(-1).report = run.before;
     Object.assign(run, { report: null, before: null });
-    openTurn(flow, event, { question: event.text });
+    openTurn(flow, event, { question: event.text, to: flow.runs.get(event.asks)?.agent ?? "" });
     run.entries.push({
       kind: "said",
       key: `${run.id}#${event.seq}`,

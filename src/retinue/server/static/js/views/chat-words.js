@@ -47,6 +47,7 @@ export function question(turn) {
   return h(
     "div",
     { class: "bubble" },
+    turn.to && h("div", { class: "muted" }, `To ${clean(turn.to)}`),
     clean(text.trim()),
     files.length > 0 && h("div", { class: "row wrap" }, shown),
     pictures,
