@@ -156,9 +156,10 @@ class Beginnings(Instance[Deps]):
         ).made(plain)
         text = first_message(spec, prompt)
         self._refuse_shared(settings or {})
-        chosen = self._settings_for(settings or {})
+        for_run = self.delegating(spec, settings or {})
+        chosen = self._settings_for(for_run)
         options = RunOptions(
-            settings=dict(settings or {}),
+            settings=for_run,
             yes=self.yes if yes is None else yes,
             strict_sources=strict_sources,
             first=first_agent(spec, text, chosen),

@@ -479,6 +479,19 @@ class Instance(Generic[Deps]):
                 )
         return made
 
+    def delegating(self, spec: AgentSpec, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of a run that begins with this agent: those `given`, and how the agent says that it
+        delegates, where neither they nor the settings of the person say so."""
+        said = {*self.loaded.origins, *configuration.flatten(given)}
+        policy = configuration.flatten(given).get("delegation.policy") or self.settings.delegation.policy
+        found: dict[str, Any] = {}
+        if spec.policy and "delegation.policy" not in said:
+            found["delegation.policy"] = policy = spec.policy
+        number = "delegation.max_children" if policy == "flat" else "delegation.nested_children"
+        if spec.children is not None and number not in said:
+            found[number] = spec.children
+        return {**found, **given}
+
     def _refuse_shared(self, given: Mapping[str, Any]) -> None:
         """Raise for a setting of what all runs share: for one run it would be without effect."""
         now = configuration.values_of(self.settings)

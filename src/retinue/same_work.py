@@ -28,7 +28,10 @@ _MANNER = frozenset(
 """Options of a run that do not make it another one, or are told apart otherwise."""
 _MANNER_OF_SETTINGS = ("limits.", "approvals.")
 _MANNER_OF_AGENTS = frozenset(
-    {"icon", "description", "origin", "limits", "timeout", "max_turns", "patient", "background", "lifecycle"}
+    {
+        *("icon", "description", "origin", "limits", "timeout", "max_turns", "patient", "background"),
+        *("lifecycle", "policy", "children"),
+    }
 )
 """Of an agent that is asked: how far it may go, and what nobody tells its model. More of it is no other work:
 whoever raises a limit wants what is missing."""

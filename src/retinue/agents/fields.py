@@ -146,10 +146,14 @@ def _name(values: dict[str, Any], lines: dict[str, int], reading: _Reading, stem
         reading.add("error", lines.get("name", 1), f"'{name}' is the name of a tool", "choose another name")
 
 
+TRUSTED = ("model", "model_settings", "policy", "children")
+"""Fields of a repository's file that count only where it is trusted."""
+
+
 def asked_for(document: Document) -> str:
     """The fingerprint of what counts only where a file is trusted; empty if it asks for nothing of that."""
     found = {canonical(key): value.plain() for key, value in document.fields.items()}
-    asked = {name: value for name, value in found.items() if name in ("model", "model_settings")}
+    asked = {name: value for name, value in found.items() if name in TRUSTED}
     return fingerprint({**asked, "name": found.get("name")}) if asked else ""
 
 
@@ -160,8 +164,17 @@ _SINCE: dict[TrustState, str] = {
 
 
 def _distrust(values: dict[str, Any], lines: dict[str, int], reading: _Reading, trust: TrustState) -> None:
-    """A file that came with a repository may not send work to an address of its choice."""
+    """A file that came with a repository may not send work to an address of its choice, nor have more of it
+    done than the settings say."""
     since = _SINCE.get(trust, "")
+    for name in (each for each in ("policy", "children") if each in values):
+        del values[name]
+        reading.add(
+            "warning",
+            lines[name],
+            f"'{name}' is not obeyed: a repository may not choose how many children there are{since}",
+            "put the file under your home folder, or 'retinue config trust' its own",
+        )
     model: str = values.get("model", "inherit")
     if "://" in model or "@" in model:
         values["model"] = "inherit"
@@ -366,6 +379,12 @@ def _mode(value: YamlValue, reading: _Reading) -> str:
     return value.raw
 
 
+def _policy(value: YamlValue, reading: _Reading) -> str:
+    if value.raw not in ("flat", "nested"):
+        raise Invalid(f"must be 'flat' or 'nested', not {value.raw[:40]!r}", line=value.line)
+    return value.raw
+
+
 def _isolation(value: YamlValue, reading: _Reading) -> str:
     text = _text(value, reading)
     if text in ("", "none"):
@@ -476,6 +495,8 @@ _BY_FIELD: dict[str, Convert] = {
     "memory": _memory,
     "background": _flag,
     "limits": _limits,
+    "policy": _policy,
+    "children": _number(0, 1000, whole=True),
     "deny": _rules,
 }
 

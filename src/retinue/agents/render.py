@@ -97,6 +97,8 @@ input_schema:
 # files: project              # workspace: it sees /home/agent alone, with the files that the person named
 # memory: false
 # limits: {{cost: 0.50, output_tokens: 20000}}
+# policy: flat                # how a workflow that begins with it delegates: flat | nested
+# children: 3                 # and how many children it may have for each message
 # output_schema: {{verdict: pass|fail, reasons: "string[]"}}
 ---
 

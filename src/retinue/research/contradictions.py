@@ -106,7 +106,9 @@ class _Statement:
         self.dates += [_year(one) for one in everything if one.year]
         taken = {at for one in (*self.dates, *self.numbers) for at in range(one.start, one.end)}
         self.plain = [
-            word for word in self.words if word.content and word.start not in taken and not word.text.isdigit()
+            word
+            for word in self.words
+            if word.content and word.start not in taken and not word.text.isdigit()
         ]
         self.stems = frozenset(word.stem for word in self.plain)
         self.subject = subject
@@ -202,9 +204,7 @@ def _pairs(said: Sequence[_Statement], weights: _Weights) -> Iterator[tuple[_Sta
                 yield one, said[other]
 
 
-def _compared(
-    one: _Statement, other: _Statement, weights: _Weights
-) -> Iterator[tuple[float, Contradiction]]:
+def _compared(one: _Statement, other: _Statement, weights: _Weights) -> Iterator[tuple[float, Contradiction]]:
     if not _same_subject(one, other):
         return
     whole = _alike(one.stems, other.stems, one, other, weights)
@@ -240,9 +240,7 @@ def _same_subject(one: _Statement, other: _Statement) -> bool:
 def _other_time(one: _Statement, other: _Statement) -> bool:
     """Whether they speak of different times, so that what differs need not contradict."""
     return bool(
-        one.dates
-        and other.dates
-        and not any(_meet(mine, its) for mine in one.dates for its in other.dates)
+        one.dates and other.dates and not any(_meet(mine, its) for mine in one.dates for its in other.dates)
     )
 
 

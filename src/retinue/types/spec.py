@@ -69,6 +69,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     own workspaces, or their workspaces alone. `isolation` `worktree`: as a child it works in a copy of the
     project, which is merged when it has ended. `effort` is how hard its model is asked to think, where that
     can be told so: `low`, `medium` or `high`; empty is as hard as its parent's.
+    `policy` and `children` are how a workflow that begins with this agent delegates, and how many children it
+    may have for each message, where no setting says otherwise; as a child it goes by the policy it is under.
     `instructions`: whether it is shown the project's `AGENTS.md`; None: as a root, and not as a child.
     `skills` are those that it is offered, by name or by folder, `*` for all; None: all as a root, as a child
     none.
@@ -119,6 +121,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     memory: bool = False
     background: bool = False
     limits: Limits = Limits()
+    policy: Literal["", "flat", "nested"] = ""
+    children: int | None = None
     deny: tuple[str, ...] = ()
     lifecycle: Literal["permanent", "temporary"] = "permanent"
     origin: str = "code"
@@ -161,6 +165,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
             memory: bool = False,
             background: bool = False,
             limits: Limits = ...,
+            policy: Literal["", "flat", "nested"] = "",
+            children: int | None = None,
             deny: Iterable[str] = (),
             lifecycle: Literal["permanent", "temporary"] = "permanent",
             origin: str = "code",
@@ -272,11 +278,12 @@ _WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("isolation", ("", "worktree")),
     ("lifecycle", ("permanent", "temporary")),
     ("effort", ("", *EFFORTS)),
+    ("policy", ("", "flat", "nested")),
 )
 _KINDS: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (str, "text", ("name", "description", "prompt", "icon", "output_format", "origin")),
     ((str, dict, type(None)), "text, or a function of the report", ("summary",)),
-    (int | None, "a whole number", ("max_turns", "max_tokens")),
+    (int | None, "a whole number", ("max_turns", "max_tokens", "children")),
     (int | float | None, "a number", ("temperature", "timeout")),
     (bool | None, "True or False", ("instructions",)),
     (bool, "True or False", ("look_first", "must_read", "patient", "memory", "background")),
