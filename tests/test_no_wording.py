@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src" / "retinue"
-PARSERS = ("models", "web", "tools", "testing", "agents", "authority", "claims")
+PARSERS = ("models", "web", "tools", "testing", "agents", "authority", "claims", "research")
 """These read what others wrote: providers, pages, programs, agent files, reports. That is their work."""
 WORDED = {"text", "error", "reason", "message", "incomplete", "note", "notice", "summary", "why", "detail"}
 """Fields that hold sentences."""
