@@ -331,6 +331,16 @@ class Budget:
                     raise Refused(_no_place(count, taken, places), not_run="limit")
             budget = budget.parent
 
+    def places_left(self) -> int:
+        """How many children may still be delegated to, here and above."""
+        left: list[int] = []
+        budget: Budget | None = self
+        while budget is not None:
+            for places in (each for each in budget.places if each.speaks_of(False)):
+                left.append(places.most - places.taken(budget.used, budget.held["children"]))
+            budget = budget.parent
+        return max(0, min(left, default=0))
+
     def hold_places(self, count: int) -> HeldPlaces:
         """Keep places for so many children that are about to be started together, or refuse all of them."""
         self.check_children(count)

@@ -462,7 +462,11 @@ async def _checked(run: Run, text: str, *, strict: bool) -> Checked:
     state = run.state
     size = sum(len(shown) for shown in state.source_texts.values())
 
+    below = await run.pages_below(run) if state.children and _cites_pages(text) else {}
+
     def look_up(source: Source) -> str | None:
+        if source.url in below:  # and not what a child says of it
+            return below[source.url]
         for path in (source.saved_as, source.path):
             if path:
                 with suppress(ToolError):
@@ -477,6 +481,10 @@ async def _checked(run: Run, text: str, *, strict: bool) -> Checked:
     if size + len(text) <= CHECKED_AT_ONCE:
         return check(text, state.sources, look_up, **more, strict=strict)
     return await asyncio.to_thread(check, text, tuple(state.sources), look_up, **more, strict=strict)
+
+
+def _cites_pages(text: str) -> bool:
+    return "://" in text
 
 
 def all_sources(run: Run, checked: Checked) -> tuple[Source, ...]:

@@ -289,6 +289,10 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
         images=event.images,
     )
     _take_sources(state, event.sources, event.text)
+    state.plan = event.plan or state.plan
+    if event.answer:
+        state.written = event.answer
+        state.reports_written += 1
     if begun is not None and begun.effect in ("read", "write"):  # and not what a child has read
         seen = ((source.path, source.sha256) for source in event.sources)
         state.seen_files.update((path, sha256) for path, sha256 in seen if path and sha256)
@@ -442,6 +446,7 @@ def _open_turn(state: RunState) -> None:
     state.answered = state.messages[-1] if state.messages else None
     state.unknown, state.lately, state.mistakes, state.unmerged = None, {}, [], set()
     state.output = None  # what an answer has to be is said for one turn
+    state.written, state.reports_written = "", 0  # and so is what a call wrote as the answer of the last one
 
 
 def _message_received(state: RunState, event: MessageReceived) -> None:

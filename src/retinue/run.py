@@ -379,6 +379,11 @@ def not_recorded(call_id: str) -> None:
     """Nothing is played back: a tool says itself which private data a call brings."""
 
 
+async def _no_pages(run: Run) -> Mapping[str, str]:
+    """Nothing was read below it."""
+    return {}
+
+
 def _nobody(run: Run, call_id: str) -> None:
     """Nobody waits for a call of this run."""
 
@@ -446,6 +451,8 @@ class Run:
     """Hears each of its answers: it may go on after one."""
     returned: Callable[[Run, str], None] = _nobody
     """Tells those who wait for what a call of this run, by its id, had others ask: it has its result."""
+    pages_below: Callable[[Run], Awaitable[Mapping[str, str]]] = _no_pages
+    """What the pages say that it and those below it have read, by address."""
     guidance: Callable[[str], tuple[str, str] | None] = no_guidance
     """The nearest instructions to a file of the project: in which file they are, and what it says."""
     inquire: Callable[[Run, Tool, ToolCall, FormQuestion], Awaitable[FormFilled]] = _no_answer

@@ -38,6 +38,7 @@ from retinue.types import (
     EndedBy,
     Message,
     Report,
+    ResearchPlan,
     Shortfall,
     Source,
     Status,
@@ -204,6 +205,12 @@ class RunState:
     """Addresses that a call of this run or one below it asked for, and that were not read by it."""
     source_texts: dict[str, str] = field(default_factory=dict[str, str])
     """What a tool showed of a page or a file, by its address: what a quotation is looked for in."""
+    plan: ResearchPlan | None = None
+    """Of research, as the last call about it left it."""
+    reports_written: int = 0
+    """How often, for the question of now."""
+    written: str = ""
+    """What a call wrote as the answer, for the question of now."""
     files: list[str] = field(default_factory=list[str])
     seen_files: dict[str, str] = field(default_factory=dict[str, str])
     """The content that this run last saw or wrote at a path, by its hash."""
@@ -314,9 +321,12 @@ class RunState:
 
     @property
     def answer(self) -> AssistantMessage | None:
-        """The reply that asks for nothing more, if that is what the conversation ends with."""
+        """The reply that asks for nothing more, if that is what the conversation ends with; or what a call
+        wrote to stand for it."""
         last = self.messages[-1] if self.messages else None
-        return last if isinstance(last, AssistantMessage) and not last.calls else None
+        if not isinstance(last, AssistantMessage) or last.calls:
+            return None
+        return AssistantMessage(text=self.written) if self.written else last
 
     @property
     def awaits_asked(self) -> bool:

@@ -269,6 +269,8 @@ def _note(run: Run, call: ToolCall, name: str, result: ToolResult, duration: int
         fields=result.fields,
         shows=result.shows,
         images=result.images,
+        plan=result.plan,
+        answer=result.answer,
         outcome=_outcome(run.state, call, result),
     )
 

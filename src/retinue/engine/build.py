@@ -23,6 +23,7 @@ from retinue.delegate import ChildRunner, agent_tool, delegation_tools
 from retinue.delegate.offering import offered
 from retinue.engine.config import WorkflowConfig
 from retinue.engine.inquiries import inquire
+from retinue.engine.pages import pages_below
 from retinue.engine.parking import park, wait_out
 from retinue.engine.report_check import review
 from retinue.engine.resources import RunResources, memory_of
@@ -286,6 +287,7 @@ def build(
         inquire=partial(inquire, questions),
         sample=partial(sample, questions),
         refresh=offer.refresh,
+        pages_below=partial(_pages_below, config),
         guidance=_guidance(config, spec, authority, depth) if played is None else played.guidance,
         corrections=config.settings.delegation.corrections,
         deps=config.deps,
@@ -299,6 +301,11 @@ def build(
         recorded_cuts=list(played.cuts) if played is not None else None,
     )
     return run, resources
+
+
+async def _pages_below(config: WorkflowConfig, run: Run) -> dict[str, str]:
+    pages = await pages_below(config.store, run.root_id, run.id, None)
+    return {name: page.text for page in pages for name in page.aliases}
 
 
 def _files(tree: RunTree, authority: Authority, skills: tuple[Skill, ...], project: Path | None) -> Files:

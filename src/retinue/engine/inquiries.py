@@ -1,4 +1,5 @@
-"""What a call that runs asks a person, with a form: what an MCP server wants to know before it goes on.
+"""What a call that runs asks a person, with a form: what an MCP server wants to know before it goes on, or
+whether a plan is as they want it.
 
 It is a question like any other: in the log, at the terminal, on the page, answered by whoever is faster. The
 answer are its arguments. Called with what the tools of a run are given, never by the loop.
@@ -52,10 +53,10 @@ async def _inquire(
                 arguments=known,
                 effect=tool.effect,
                 risk="low",
-                reason=f"the MCP server {asked.asker} asks: {asked.text}",
+                reason=f"{'' if asked.own else 'the MCP server '}{asked.asker} asks: {asked.text}",
                 preview=_shown(asked),
                 path=run.path,
-                answer_by=questions.deadline(now()),
+                answer_by=_until(questions.deadline(now()), asked),
                 rule="",
                 answers=("approve", "reject"),
                 form=asked.schema,
@@ -75,6 +76,14 @@ async def _inquire(
             return FormFilled(action="accept", content=content)
         question = replace(question, text=f"{question.text} (the answer did not fit: {'; '.join(problems)})")
     return FormFilled(action="cancel")
+
+
+def _until(deadline: float | None, question: FormQuestion) -> float | None:
+    """Until when a question waits: as long as the settings say, or less where it says so itself."""
+    if question.seconds is None:
+        return deadline
+    own = now() + question.seconds
+    return own if deadline is None else min(own, deadline)
 
 
 def _digest(question: FormQuestion) -> str:

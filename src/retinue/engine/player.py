@@ -361,6 +361,8 @@ class Player:
                 found=found.found,
                 links=found.links,
                 fields=found.fields,
+                plan=found.plan,
+                answer=found.answer,
                 as_read=True,
             )
 

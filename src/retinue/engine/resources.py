@@ -19,7 +19,10 @@ from retinue.approvals import Authority
 from retinue.builtin_tools import CODE, NOTES, SKILL, is_installed
 from retinue.course import Course, Telling
 from retinue.engine.config import Played, WorkflowConfig, names
+from retinue.engine.pages import left_in_words, pages_below
 from retinue.events import AnyEvent, CodeWoken, ToolCalled, ToolReturned
+from retinue.research.pages import FetchedPage
+from retinue.research.tools import ResearchDesk, research_tools
 from retinue.run import Run
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.notes import Notes, Persistence, notes_tools
@@ -79,6 +82,8 @@ class RunResources:
     def tools(self, held: Mapping[str, Tool], authority: Authority) -> list[Tool]:
         """This run's own tools. Code may call all that the run holds, and the notes that its agent names."""
         made = [] if authority.tools.isdisjoint(NOTES) else notes_tools(self.notes)
+        if any(name.startswith("research_") for name in self.spec.tools or ()):
+            made += research_tools(self._desk())
         if self._skill is not None:
             made.append(self._skill)
         if self._writes_code() and is_installed("code"):
@@ -95,6 +100,28 @@ class RunResources:
         """Whether its agent is one that writes code, or was made up by one and shown what that is shown."""
         named = (*(self.spec.tools or ()), *(self.spec.shown or ()))
         return self.spec.mode == "code" or CODE in named
+
+    def _desk(self) -> ResearchDesk:
+        """What the tools of research are given of this run."""
+
+        async def pages() -> list[FetchedPage]:
+            run = self._built
+            return await pages_below(self.config.store, run.root_id, run.id, run.files)
+
+        return ResearchDesk(
+            plan=lambda: self._built.state.plan,
+            pages=pages,
+            asks=lambda: self._built.depth == 0 and not self.config.options.yes,
+            left=lambda: left_in_words(self._built),
+            answers=lambda: self._built.guards is None,
+            reports=lambda: self._built.state.reports_written,
+        )
+
+    @property
+    def _built(self) -> Run:
+        if self.run is None:
+            raise RuntimeError("the run is not built yet")
+        return self.run
 
     def _code(self, tools: list[Tool]) -> Tool:
         from retinue.tools.code import code_tool, replay
@@ -113,10 +140,8 @@ class RunResources:
             known = self._results.get(call_id)
             if known is not None:
                 return known
-            if self.run is None:
-                raise RuntimeError("the run is not built yet")
             inner = ToolCall(id=call_id, name=name, arguments=arguments)
-            return await toolcall.perform(self.run, inner, CODE_RESULT)
+            return await toolcall.perform(self._built, inner, CODE_RESULT)
 
         self._sandbox = _LateSandbox(self.config, catch_up if snippets else None)
         return code_tool(
@@ -134,16 +159,12 @@ class RunResources:
         recorded = None if self._played is None else self._played.called_at(call_id)
         if recorded is not None:
             return recorded
-        if self.run is None:
-            raise RuntimeError("the run is not built yet")
-        return self.run.state.begun[call_id].at
+        return self._built.state.begun[call_id].at
 
     def _course_of(self, call_id: str) -> Telling:
         """How what its code waits for reaches it: in a replay as it did then, else as the log goes on."""
-        if self.run is None:
-            raise RuntimeError("the run is not built yet")
-        log = self.run.log
-        own = self.run.state.course(call_id)
+        log = self._built.log
+        own = self._built.state.course(call_id)
 
         def wake(nth: int, clock: bool) -> None:
             if (nth, clock) not in own.marks:

@@ -31,6 +31,7 @@ from retinue.types import (
     Outcome,
     Report,
     ReportFields,
+    ResearchPlan,
     Risk,
     Shortfall,
     Source,
@@ -271,6 +272,10 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     unmerged: int = 0
     """1: that was not done, for a conflict or since a file could not be written; -1: it is done now, after it
     had not been."""
+    plan: ResearchPlan | None = None
+    """The plan of research as this call left it."""
+    answer: str = ""
+    """The text that it wrote as the answer of its run, whatever the last words of that are."""
     outcome: Outcome | Literal[""] = ""
     """How the call ended in one word: one that waited for children as the worst of them. Empty in a log from
     before this was kept; `story.with_facts` fills it in."""

@@ -117,6 +117,16 @@ class _Statement:
     def names(self) -> list[Name]:
         return [name for name in names(self.text, self.words) if name.sure]
 
+    @cached_property
+    def named(self) -> frozenset[str]:
+        return frozenset(word.stem for name in self.names for word in name.words)
+
+    @cached_property
+    def things(self) -> list[frozenset[str]]:
+        """What it is about: what it names itself, else what its page is about."""
+        own = [frozenset(word.stem for word in name.words) for name in self.names]
+        return own or ([self.subject] if self.subject else [])
+
     @property
     def told(self) -> bool:
         """Whether it says anything that another page could say otherwise."""
@@ -230,11 +240,23 @@ def _alike(
 
 def _same_subject(one: _Statement, other: _Statement) -> bool:
     """Whether both are about one thing: they name it, or their pages do."""
-    mine = frozenset(word.stem for name in one.names for word in name.words) | one.subject
-    its = frozenset(word.stem for name in other.names for word in name.words) | other.subject
+    mine, its = one.named | one.subject, other.named | other.subject
     if not mine or not its:
         return len(one.stems & other.stems) >= SHORTEST
+    if _siblings(one, other):
+        return False
     return bool(mine & (its | other.stems) or its & one.stems)
+
+
+def _siblings(one: _Statement, other: _Statement) -> bool:
+    """Whether they name two things of one kind: "Harrow Tower" and "Velden Tower" share a word, and each has
+    one that the other side lacks."""
+    mine, its = one.named | one.subject, other.named | other.subject
+    return any(
+        called & known and called - its - other.stems and known - mine - one.stems
+        for called in one.things
+        for known in other.things
+    )
 
 
 def _other_time(one: _Statement, other: _Statement) -> bool:

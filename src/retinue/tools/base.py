@@ -44,6 +44,7 @@ from retinue.types import (
     NotRun,
     Reply,
     ReportFields,
+    ResearchPlan,
     Risk,
     Source,
     ToolSpec,
@@ -101,6 +102,10 @@ class ToolResult:
     """A child's report in parts, for code."""
     shows: tuple[str, ...] = ()
     """Tools that the run is shown from now on."""
+    plan: ResearchPlan | None = None
+    """The plan of research as this call leaves it."""
+    answer: str = ""
+    """A text that is the answer of the run, once its model is done, whatever its last words are."""
     images: tuple[Image, ...] = ()
     """Pictures, for models that take them. The text should stand for itself: not all models do."""
 
@@ -116,6 +121,10 @@ class FormQuestion:
     url: str = ""
     shown: str = ""
     """What the person is shown beside it, where that is more than its fields."""
+    own: bool = False
+    """It is a tool of ours that asks, and no server: `asker` is the agent that called it."""
+    seconds: float | None = None
+    """How long it waits for an answer, if that is less than the settings say."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -51,6 +51,7 @@ from retinue.types.outcomes import (
     ended_as,
     worst,
 )
+from retinue.types.plan import PlanQuestion, QuestionStatus, ResearchPlan
 from retinue.types.report import (
     AnyOutput,
     Claim,
@@ -118,10 +119,13 @@ __all__ = [
     "NotRun",
     "Outcome",
     "Output",
+    "PlanQuestion",
     "PromptFunction",
+    "QuestionStatus",
     "Reply",
     "Report",
     "ReportFields",
+    "ResearchPlan",
     "Retrying",
     "Risk",
     "RunMessages",
