@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -462,10 +462,12 @@ async def _checked(run: Run, text: str, *, strict: bool) -> Checked:
     state = run.state
     size = sum(len(shown) for shown in state.source_texts.values())
 
-    below = await run.pages_below(run) if state.children and _cites_pages(text) else {}
+    below: Mapping[str, str] = {}
+    if state.children and _cites_pages(text):
+        below = await run.pages_below(run)
 
     def look_up(source: Source) -> str | None:
-        if source.url in below:  # and not what a child says of it
+        if source.url and source.url in below:  # and not what a child says of it
             return below[source.url]
         for path in (source.saved_as, source.path):
             if path:
