@@ -19,6 +19,7 @@ BUILTIN = {
     "general",
     "math-expert",
     "planner",
+    "research",
     "science-research",
     "web-knowledge",
 }

@@ -165,7 +165,7 @@ def _contradictions(table: SourceTable, differences: Sequence[Contradiction]) ->
         return ""
     lines: list[str] = []
     for each in differences[:MOST_DIFFERENCES]:
-        lines.append(f"- {_said(table, each.one)}\n  {_said(table, each.other)}")
+        lines.append(f"- {_said(table, each.one)}\n- {_said(table, each.other)}\n")
     more = len(differences) - MOST_DIFFERENCES
     told = f"\n\n### And {more} more" if more > 0 else ""
     return "## Where the sources contradict one another\n\n" + "\n".join(lines) + told
