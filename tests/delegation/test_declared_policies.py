@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from retinue import AgentSpec, Retinue
+from retinue.agents.document import parse
+from retinue.agents.fields import asked_for
 from retinue.agents.loader import read_agent
 from retinue.testing import ScriptedModel
 from retinue.testing.script import call
@@ -66,12 +68,14 @@ def test_a_file_of_a_repository_cannot_choose_how_many_children_there_are(tmp_pa
     assert sum("a repository may not choose" in finding.message for finding in findings) == 2
 
 
-def test_a_file_of_the_person_or_a_trusted_one_may(tmp_path: Path) -> None:
+def test_a_file_of_the_person_may(tmp_path: Path) -> None:
     path = tmp_path / "many.md"
     path.write_text(FILE)
     mine, _, _ = read_agent(path, scope="user")
-    trusted, _, _ = read_agent(path, scope="project", trusted=True)
     assert mine is not None
-    assert trusted is not None
-    assert mine.spec == trusted.spec
     assert (mine.spec.policy, mine.spec.children) == ("nested", 500)
+
+
+def test_what_a_file_asks_for_in_children_is_part_of_what_is_trusted() -> None:
+    fewer = FILE.replace("500", "5")
+    assert asked_for(parse(FILE, "many.md")) != asked_for(parse(fewer, "many.md"))
