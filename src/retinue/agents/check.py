@@ -12,7 +12,7 @@ from pathlib import Path
 
 from retinue.agents.document import Finding, Invalid, canonical, parse, read_text, strip_hidden
 from retinue.agents.fields import CONVERTERS, ELSEWHERE, KNOWN
-from retinue.agents.loader import FOLDERS, LoadedAgent, files_in, place_of, read_agent
+from retinue.agents.loader import BUILTIN, FOLDERS, LoadedAgent, files_in, place_of, read_agent
 from retinue.agents.missing import missing_parts, missing_tools, only_agents
 from retinue.errors import ConfigError
 from retinue.models.base import WHO_HAS
@@ -41,7 +41,8 @@ def check(
     findings: list[Finding] = []
     names: dict[tuple[Path, str], Path] = {}
     for path in _expand(paths, findings):
-        loaded, name, found = read_agent(path, scope="project", inside=place_of(path).owner)
+        scope = "builtin" if path.parent == BUILTIN else "project"
+        loaded, name, found = read_agent(path, scope=scope, inside=place_of(path).owner)
         findings.extend(found)
         first = names.setdefault((path.parent, name), path)
         if first != path:
