@@ -178,6 +178,29 @@ def test_a_child_that_has_ended_is_asked_again_from_its_place_on_the_page(
     expect(page.get_by_placeholder("Go on with this conversation")).to_be_visible()
 
 
+def test_a_child_is_asked_again_on_a_small_screen_and_its_long_task_widens_nothing(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    def play(seen: SeenRequest) -> Script:
+        if part(seen) == "scribe":
+            return Script(text="Answer.")
+        calls = () if seen.turn else (call("scribe", prompt="say something " * 20),)
+        return Script(text="" if calls else "Told.", calls=calls)
+
+    provider.play = play
+    run_id = finished(server, prompt="Have it said.", agent="general")
+    page = open_page(f"#/run/{run_id}/steps", viewport={"width": 390, "height": 844})
+    page.locator(".step.run").filter(has_text="scribe").click()
+    page.locator(".step.report").filter(has_text="Answer.").first.click()
+    page.get_by_role("button", name="Ask it again").click()
+    expect(page.locator(".addressee")).to_contain_text("To scribe")
+    for part_of_it in (".addressee", ".compose-line", ".bubble"):
+        place = page.locator(part_of_it).first.bounding_box()
+        assert place is not None
+        assert place["x"] + place["width"] <= 390, (part_of_it, place)
+    picture(page, "child-narrow")
+
+
 def test_a_child_that_cannot_be_asked_here_says_why_and_keeps_what_was_written(
     open_page: Open, server: Served, provider: Provider
 ) -> None:
