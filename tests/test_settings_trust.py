@@ -114,6 +114,14 @@ def test_what_could_send_work_elsewhere_or_allow_more_counts_only_where_it_is_tr
     assert {name for name, one in settings.declared().items() if one.says.trust == "trusted"} == {
         *("db", "model", "small_model", "providers", "prices", "approvals.allow", "approvals.auto_risk"),
         "mcp.sampling",
+        *(
+            "engine",
+            "workers.queue",
+            "workers.priority",
+            "workers.park_after",
+            "workers.slots",
+            "workers.grace",
+        ),
         *("approvals.auto", "approvals.sandbox", "approvals.sandbox_network", "approvals.callback_seconds"),
         *("telemetry.enabled", "telemetry.endpoint", "telemetry.content"),
         *("web.allow_hosts", "web.searxng_url", "web.brave_url", "web.tavily_url", "web.proxy", "web.robots"),

@@ -29,7 +29,6 @@ app = new_group(
         "config get model",
         "config set limits.max_cost 2.50",
         "config trust",
-        "config untrust",
     ),
 )
 
