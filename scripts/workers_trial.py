@@ -4,6 +4,8 @@
     python scripts/workers_trial.py                        2,000 workflows, 3 workers, kills, two restarts
     python scripts/workers_trial.py --workflows 200 --calm    the same without any trouble
     python scripts/workers_trial.py --wakes 50             how long parked approvals take to go on elsewhere
+    python scripts/workers_trial.py --cost 300             CPU of a run at a worker, beside the same run here
+    python scripts/workers_trial.py --parked 500           what parked workflows cost a worker
 
 Everything is real and on this machine: a PostgreSQL server of its own, workers as processes, a provider over
 HTTP that counts what it serves. Each workflow is a root, two children and a child of each. Prints what was
@@ -212,6 +214,86 @@ async def wakes(options: argparse.Namespace, site: Site, provider: FakeProvider)
     }
 
 
+LOCAL = """
+import asyncio, sys, time
+from retinue import Retinue
+
+async def main(number):
+    async with Retinue(settings={"engine": "local"}) as retinue:
+        gate = asyncio.Semaphore(20)
+        async def one(n):
+            async with gate:
+                await retinue.run("general", f"LEVEL 2 w{n} go")
+        await one(-1)
+        began = time.process_time()
+        await asyncio.gather(*(one(n) for n in range(number)))
+        print(time.process_time() - began)
+
+asyncio.run(main(int(sys.argv[1])))
+"""
+
+
+def _cpu(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _memory(pid: int) -> float:
+    """Megabytes that a process has to itself."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
+
+
+async def cost(options: argparse.Namespace, site: Site, provider: FakeProvider) -> dict[str, Any]:
+    """The same simple runs, done by a process for itself and by a worker for another."""
+    here = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", LOCAL, str(options.cost)),
+        cwd=site.folder,
+        env=site.environ,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    local = float((await here.communicate())[0])
+    worker = await site.hire()
+    async with site.asker() as asker:
+        await asker.run("general", "LEVEL 2 first go")
+        gate, began = asyncio.Semaphore(20), _cpu(worker.pid)
+
+        async def one(number: int) -> None:
+            async with gate:
+                await asker.run("general", f"LEVEL 2 w{number} go")
+
+        await asyncio.gather(*(one(number) for number in range(options.cost)))
+        there = _cpu(worker.pid) - began
+    return {
+        "runs": options.cost,
+        "local_ms": round(1000 * local / options.cost, 2),
+        "worker_ms": round(1000 * there / options.cost, 2),
+    }
+
+
+async def parked(options: argparse.Namespace, site: Site, provider: FakeProvider) -> dict[str, Any]:
+    """A worker that is begun while so many workflows are parked, beside one of an empty database."""
+    provider.handler = writes
+    found: dict[str, Any] = {"parked": options.parked}
+    for name in ("none", "all"):
+        worker = await site.hire(RETINUE_WORKERS_PARK_AFTER="0.2")
+        await asyncio.sleep(options.settle)
+        before = _cpu(worker.pid)
+        await asyncio.sleep(20)
+        found[f"{name}_cpu_percent"] = round(100 * (_cpu(worker.pid) - before) / 20, 2)
+        found[f"{name}_mb"] = round(_memory(worker.pid), 1)
+        if name == "none":
+            async with site.asker() as asker:
+                runs = [await asker.start("general", f"LEVEL 0 p{n} go") for n in range(options.parked)]
+                for run_id in runs:
+                    await _seen(asker, run_id, RunQueued, why="parked")
+            found["after_mb"] = round(_memory(worker.pid), 1)
+        worker.terminate()
+        await worker.wait()
+    return found
+
+
 async def _seen(asker: Retinue[Any], run_id: str, kind: type[Any], **fields: Any) -> Any:
     async with contextlib.aclosing(asker.watch(run_id)) as events:
         async for event in events:
@@ -227,7 +309,8 @@ async def main(options: argparse.Namespace) -> None:
             async with FakeProvider(answer) as provider:
                 site = Site(Path(home), server, provider, options.slots)
                 try:
-                    do = wakes if options.wakes else trial
+                    kinds = (options.wakes, wakes), (options.cost, cost), (options.parked, parked)
+                    do = next((each for number, each in kinds if number), trial)
                     print(json.dumps(await do(options, site, provider)))
                 finally:
                     await site.dismiss()
@@ -249,6 +332,8 @@ def told_options() -> argparse.Namespace:
     parser.add_argument("--restart-every", type=float, default=30.0)
     parser.add_argument("--calm", action="store_true")
     parser.add_argument("--wakes", type=int, default=0)
+    parser.add_argument("--cost", type=int, default=0)
+    parser.add_argument("--parked", type=int, default=0)
     parser.add_argument("--settle", type=float, default=5.0)
     parser.add_argument("--log", type=Path, help="keep what the workers logged there")
     return parser.parse_args()

@@ -35,6 +35,7 @@ GROUPS = {
     "skills": "retinue.cli.skills:app",
     "mcp": "retinue.cli.mcp:app",
     "runs": "retinue.cli.runs:app",
+    "workers": "retinue.cli.workers:app",
     "approvals": "retinue.cli.approvals:app",
     "config": "retinue.cli.config:app",
 }

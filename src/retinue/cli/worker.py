@@ -8,12 +8,16 @@ import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from retinue.cli import exits
 from retinue.cli import options as o
+
+if TYPE_CHECKING:
+    from retinue.app import Retinue
+    from retinue.worker import Worker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +26,7 @@ class Working:
 
     labels: tuple[str, ...]
     slots: int | None
+    health: str | None
     model: str | None
     tools: tuple[str, ...]
     cwd: Path | None
@@ -36,6 +41,10 @@ def worker(
     slots: Annotated[
         int | None,
         typer.Option("--slots", metavar="N", min=2, help="Workflows at the same time; else workers.slots."),
+    ] = None,
+    health: Annotated[
+        str | None,
+        typer.Option("--health", metavar="[ADDR:]PORT", help="Answer /healthz, /readyz, /metrics there."),
     ] = None,
     model: o.Model = None,
     tools: o.Tools = None,
@@ -63,6 +72,7 @@ def worker(
     working = Working(
         labels=tuple(queue or ("default",)),
         slots=slots,
+        health=health,
         model=model,
         tools=tuple(tools or ()),
         cwd=cwd,
@@ -95,11 +105,38 @@ async def _work(working: Working) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _stop, one)
+        listening = await _listen(one, retinue, working.health)
         note(
             f"a worker for {retinue.cwd}: {', '.join(working.labels)}, {one.slots} workflows at once", "green"
         )
-        await one.work()
+        try:
+            await one.work()
+        finally:
+            if listening is not None:
+                listening.close()
     return exits.OK
+
+
+async def _listen(one: Worker, retinue: Retinue, where: str | None) -> asyncio.Server | None:
+    """Answer whoever looks after it, if it is told where: on this machine, unless an address says more."""
+    if where is None:
+        return None
+    from retinue.errors import ConfigError
+    from retinue.store.postgres import PostgresStore
+    from retinue.view.paint import note
+    from retinue.worker.health import Health
+
+    host, _, port = where.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{where!r} is no port to answer at", fix="--health 9090, or --health 0.0.0.0:9090")
+    assert isinstance(retinue.store, PostgresStore)
+    try:
+        server = await Health(one, retinue.store).listen(host or "127.0.0.1", int(port))
+    except OSError as error:
+        raise ConfigError(f"cannot listen at {where}: {error.strerror}", fix="choose another port") from None
+    at = server.sockets[0].getsockname()
+    note(f"its health is told at http://{at[0]}:{at[1]}/healthz", "dim")
+    return server
 
 
 _told: list[object] = []

@@ -63,6 +63,10 @@ class QueueClaims:
         self._manager: Any = None
         self.connected = False
 
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
     def stop(self) -> None:
         """Claim nothing more. `keep` returns when what was claimed is given back."""
         self._stopping.set()

@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import socket
 import time
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from retinue.app import Retinue
 from retinue.engine.hand_over import queue_name
 from retinue.errors import ConfigError, StoreError
+from retinue.store import postgres_workers
 from retinue.store.postgres import PostgresStore
 from retinue.worker.claims import ClaimedJob, QueueClaims
 from retinue.worker.legs import Leg, LegOver
@@ -42,7 +46,9 @@ class Worker:
                 'a worker does the runs itself, and engine = "workers" would have it hand them over',
                 fix="Retinue(settings={'engine': 'local'})",
             )
-        self._retinue, self._grace = retinue, settings.grace
+        self._retinue, self._store, self._grace = retinue, store, settings.grace
+        self._labels = tuple(labels)
+        self.legs_done = 0
         folder = str(retinue.project or "")
         places = ("", folder) if folder else ("",)
         self.queues = [queue_name(label, place) for label in labels for place in places]
@@ -58,6 +64,11 @@ class Worker:
         return len(self._legs)
 
     @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._claims.stopping
+
+    @property
     def ready(self) -> bool:
         """Whether it can claim work: it is connected to the queue."""
         return self._claims.connected
@@ -70,7 +81,7 @@ class Worker:
     async def work(self) -> None:
         """Until it is told to stop."""
         async with self._retinue.owners.working() as owner:
-            beside = [asyncio.create_task(each) for each in (self._look(), self._sweep())]
+            beside = [asyncio.create_task(each) for each in (self._look(), self._sweep(owner))]
             claiming = asyncio.create_task(self._claims.keep(owner), name="claims jobs")
             try:
                 await self._claims.stopped(claiming)
@@ -80,6 +91,8 @@ class Worker:
                 for task in (*beside, claiming):
                     task.cancel()
                 await asyncio.wait([*beside, claiming])
+                with contextlib.suppress(StoreError):  # others remove what has been silent for long
+                    await postgres_workers.leave(self._store, owner)
 
     # -- one job
 
@@ -93,8 +106,12 @@ class Worker:
         leg = Leg(self._retinue, job.root_id, job.place, tries=job.tries)
         task = asyncio.create_task(leg.walk(), name=f"works on {job.root_id}")
         self._legs[job.root_id] = leg, task
-        task.add_done_callback(lambda _: self._legs.pop(job.root_id, None))
+        task.add_done_callback(lambda _: self._over(job.root_id))
         return await asyncio.shield(task)
+
+    def _over(self, root_id: str) -> None:
+        self._legs.pop(root_id, None)
+        self.legs_done += 1
 
     # -- beside them
 
@@ -103,7 +120,7 @@ class Worker:
             await asyncio.sleep(LOOK_SECONDS)
             self._rest.look([leg for leg, _ in self._legs.values()])
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, owner: str) -> None:
         """What workers left behind that are gone is in the queue again, without waiting for heartbeats."""
         next_forget = time.monotonic() + SWEEP_SECONDS
         while True:
@@ -111,10 +128,25 @@ class Worker:
             with contextlib.suppress(StoreError):  # the next look may fare better
                 if not self.ready:
                     continue
+                if await postgres_workers.say(self._store, self._row(owner)) and not self.stopping:
+                    log.info("told to stop by 'workers drain'")
+                    self.stop()
                 await self._claims.give_back(self._gone)
                 if time.monotonic() >= next_forget:
                     next_forget = time.monotonic() + FORGET_SECONDS
                     await self._claims.forget()
+
+    def _row(self, owner: str) -> postgres_workers.WorkerRow:
+        return postgres_workers.WorkerRow(
+            owner=owner,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            folder=str(self._retinue.project or ""),
+            labels=self._labels,
+            slots=self.slots,
+            at_work=self.at_work,
+            version=version("retinue"),
+        )
 
     async def _gone(self, holders: Sequence[str]) -> Sequence[str]:
         verdicts = await self._retinue.owners.look(holders)

@@ -52,3 +52,19 @@ BEGIN
     END IF;
 END
 $body$;
+
+-- The workers there are, as each says of itself every few seconds. Whether one lives is known by its owner's row.
+
+CREATE TABLE IF NOT EXISTS retinue_workers (
+    owner TEXT NOT NULL PRIMARY KEY,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    folder TEXT NOT NULL,
+    labels TEXT[] NOT NULL,
+    slots INTEGER NOT NULL,
+    at_work INTEGER NOT NULL,
+    version TEXT NOT NULL,
+    draining BOOLEAN NOT NULL DEFAULT false,
+    since TIMESTAMPTZ NOT NULL DEFAULT now(),
+    at TIMESTAMPTZ NOT NULL DEFAULT now()
+);
