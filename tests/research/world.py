@@ -6,16 +6,20 @@ their words, as SearXNG answers; everything on the loopback of this machine.
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from retinue.events import RunFinished
+from retinue.store.connect import connect
 from retinue.testing.script import call
 from retinue.types import AssistantMessage, ModelRequest, ToolMessage, UserMessage
 
@@ -86,6 +90,8 @@ class PlantedWeb:
         self.pages = dict(pages)
         self.hits: Counter[str] = Counter()
         self._runner: web.AppRunner | None = None
+        self._held: dict[str, asyncio.Event] = {}
+        self._asked = asyncio.Condition()
         self.port = 0
 
     async def __aenter__(self) -> PlantedWeb:
@@ -112,16 +118,43 @@ class PlantedWeb:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {
-            "web.allow_hosts": [self.authority],
-            "web.search": ["searxng"],
-            "web.searxng_url": f"http://{self.authority}",
-            "web.host_interval": 0,
-            "web.robots": False,
-        }
+        return settings_of(self.authority)
+
+    def hold(self, path: str) -> None:
+        """Let nobody have this page before `release`."""
+        self._held[path] = asyncio.Event()
+
+    def release(self) -> None:
+        for event in self._held.values():
+            event.set()
+
+    async def all_asked(self, paths: Sequence[str]) -> None:
+        """Until each of these pages was asked for."""
+        async with self._asked:
+            await self._asked.wait_for(lambda: all(self.hits[path] for path in paths))
+
+    async def children_done(self, db: Path, root_id: str, count: int) -> None:
+        """Until so many children of a run in another process have ended: told by its database."""
+        store, news = connect(f"sqlite://{db}"), asyncio.Event()
+        await store.open()
+        leave = store.subscribe(root_id, news.set)
+        try:
+            while True:
+                news.clear()
+                ends = [e for e in await store.events(root_id) if isinstance(e, RunFinished)]
+                if sum(end.run_id != root_id for end in ends) >= count:
+                    return
+                await news.wait()
+        finally:
+            leave()
+            await store.close()
 
     async def _page(self, request: web.Request) -> web.Response:
-        self.hits[request.path] += 1
+        async with self._asked:
+            self.hits[request.path] += 1
+            self._asked.notify_all()
+        if request.path in self._held:
+            await self._held[request.path].wait()
         text = self.pages.get(request.path)
         if text is None:
             return web.Response(status=404, text="no such page")
@@ -143,6 +176,16 @@ class PlantedWeb:
             if hits
         ]
         return web.Response(text=json.dumps({"results": results}), content_type="application/json")
+
+
+def settings_of(authority: str) -> dict[str, Any]:
+    return {
+        "web.allow_hosts": [authority],
+        "web.search": ["searxng"],
+        "web.searxng_url": f"http://{authority}",
+        "web.host_interval": 0,
+        "web.robots": False,
+    }
 
 
 def asked(request: ModelRequest) -> str:

@@ -65,8 +65,9 @@ async def in_foreground(
     model: str | None = None,
     small_model: str | None = None,
     tools: Sequence[str] = (),
+    after: Callable[[Report], None] | None = None,
 ) -> int:
-    """Begin a run and stay with it to its end. Returns the exit code.
+    """Begin a run and stay with it to its end. Returns the exit code. `after` is told the report.
 
     `begin` shows the view what it should know of the past. It returns the id of the run, and the place in the
     log up to which the view knows it.
@@ -108,6 +109,8 @@ async def in_foreground(
                 ended = replace(ended, report=told)
             copies = await unmerged(retinue, ended.report.run_id) if manner.output == "json" else []
             code = finish(ended, manner, copies)
+            if after is not None:
+                after(ended.report)
             if not manner.quiet:
                 await say_unmerged(retinue, ended.report.run_id)
             return code

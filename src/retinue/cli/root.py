@@ -21,6 +21,7 @@ COMMANDS = {
     "ask": "retinue.cli.ask:ask",
     "run": "retinue.cli.ask:run",
     "chat": "retinue.cli.chat.command:chat",
+    "research": "retinue.cli.research:research",
     "map": "retinue.cli.map:map_",
     "eval": "retinue.cli.eval:eval_",
     "stats": "retinue.cli.stats:stats",
