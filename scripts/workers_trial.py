@@ -156,7 +156,9 @@ async def trial(options: argparse.Namespace, site: Site, provider: FakeProvider)
         for task in trouble:
             task.cancel()
         events = [each for n in range(options.workflows) for each in await asker.store.events(f"trial-{n}")]
+        size = await asker.store.size()
     return {**told(events), "texts": _wrong(texts), "served": provider.served, "kills": site.kills} | {
+        "bytes": size,
         "wall_s": round(wall, 1),
         "per_s": round(options.workflows / wall, 1),
     }
