@@ -15,14 +15,15 @@ from datetime import UTC, datetime
 
 from retinue import digest, replies, reports
 from retinue.claims.report import Claims
-from retinue.errors import ModelError, RetinueError, ToolError, unwind
+from retinue.errors import Fenced, ModelError, RetinueError, StoreError, ToolError, unwind
 from retinue.events import HistoryPruned, PromptPart, Purpose, RunStarted
 from retinue.fold import KNOWLEDGE_TITLE
+from retinue.models.base import Model
 from retinue.models.prices import paid_for
 from retinue.run import Run, SystemPrompt, storable
 from retinue.run_state import RunState
 from retinue.settings import ContextSettings
-from retinue.sources import Checked, check, joined
+from retinue.sources import Checked, check, joined, with_judged
 from retinue.types import (
     AgentSpec,
     AssistantMessage,
@@ -388,9 +389,9 @@ async def _summary(run: Run, gone: Sequence[Message], most: int) -> tuple[str, U
 
 
 @contextmanager
-def paying(run: Run) -> Generator[replies.Paid]:
+def paying(run: Run, model: Model | None = None) -> Generator[replies.Paid]:
     """What a call of the cheap model takes, for whoever writes it down; if they are stopped, it is here."""
-    paid = paid_for(run.small().name)
+    paid = paid_for((model or run.small()).name)
     try:
         yield paid
     except asyncio.CancelledError:
@@ -408,10 +409,11 @@ def write_off(run: Run, item: ModelEvent, paid: replies.Paid) -> None:
             run.budget.refuse_unpriced(run.id)
 
 
-async def complete(run: Run, asked: ModelRequest, paid: replies.Paid) -> Reply:
-    """One answer of the cheap model, charged to this run also where it fails. `paid`: what it took."""
+async def complete(run: Run, asked: ModelRequest, paid: replies.Paid, model: Model | None = None) -> Reply:
+    """One answer of the cheap model, or of another, charged to this run also where it fails.
+    `paid`: what it took."""
     run.budget.begin_turn(run.id, unpriced=run.state.unpriced)
-    model = run.small()
+    model = model or run.small()
     try:
         return await replies.collected(
             model.name, model.stream(asked), lambda item: write_off(run, item, paid), paid
@@ -446,13 +448,18 @@ def why_incomplete(state: RunState, why: str | None) -> str | None:
     return "; ".join(part for part in (why, f"{count} not read") if part)
 
 
-async def check_sources(run: Run, text: str, *, strict: bool = False) -> Checked:
+async def check_sources(run: Run, text: str, *, strict: bool = False, judge: bool = False) -> Checked:
     """What an answer cites and quotes, held against what this run and its children fetched and read.
 
-    A fault of the check is no fault of the answer: then nothing is known about its sources.
+    A fault of the check is no fault of the answer: then nothing is known about its sources. `judge`: a model
+    decides on what the program cannot, if the settings name one.
     """
     try:
-        return await _checked(run, text, strict=strict)
+        checked = await _checked(run, text, strict=strict)
+        claims = await run.judge_claims(run, checked.claims) if judge else checked.claims
+        return checked if claims is checked.claims else with_judged(checked, claims)
+    except (Fenced, StoreError):
+        raise
     except Exception as error:
         log.warning("the sources of a report could not be checked: %r", error)
         return Checked(text_sources=(), problems=(), claims=Claims(fault=type(error).__name__))

@@ -24,6 +24,7 @@ from retinue.events import (
     CancelRequested,
     ChildEnded,
     ChildStarted,
+    ClaimsJudged,
     CodeWoken,
     CopyLeft,
     Event,
@@ -404,6 +405,12 @@ def _model_sampled(state: RunState, event: ModelSampled) -> None:
     state.use(event.usage)
 
 
+def _claims_judged(state: RunState, event: ClaimsJudged) -> None:
+    state.use(event.usage)
+    for one in event.verdicts:
+        state.judged[one.of] = one
+
+
 def _call_reviewed(state: RunState, event: CallReviewed) -> None:
     state.reviews[event.call_id] = event
     unpriced = state.unpriced
@@ -594,6 +601,7 @@ _HANDLERS: dict[type[Event], Any] = {
     ApprovalRequested: _approval_requested,
     ApprovalAnswered: _approval_answered,
     CallReviewed: _call_reviewed,
+    ClaimsJudged: _claims_judged,
     ModelSampled: _model_sampled,
     CodeWoken: _code_woken,
     ChildStarted: _child_started,

@@ -176,7 +176,7 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
             text = context.partial(run) if ending.text is None else ending.text
             if not text.strip() and ending.ended_by in SAY_WHAT_WAS_DONE:
                 text = digest.nothing_found(run.state, ending.incomplete or "")
-            checked = await context.check_sources(run, text)
+            checked = await context.check_sources(run, text, judge=ending.answered)
             closing = await run.closing(run)
             told = replace(ending, text=text + closing.text, of_copy=len(closing.text), in_copy=closing.files)
             told = replace(told, work=closing.work)

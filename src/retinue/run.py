@@ -20,6 +20,7 @@ import msgspec
 
 from retinue.approvals import Authority, Verdict
 from retinue.budget import Budget
+from retinue.claims.report import Claims
 from retinue.clock import Clock
 from retinue.errors import ModelError, Refused, StoreError, Unwritable, told
 from retinue.events import (
@@ -367,6 +368,11 @@ def no_guidance(path: str) -> None:
     """No folder has instructions of its own."""
 
 
+async def _as_found(run: Run, claims: Claims) -> Claims:
+    """No model is asked."""
+    return claims
+
+
 def _no_one(report: Report) -> None:
     """Nobody waits for its answers."""
 
@@ -444,6 +450,8 @@ class Run:
     """Wait until a limit of the provider has reset; False if this error is none that is waited for."""
     wait_out: Callable[[Run], Awaitable[None]]
     """Wait for what is left of such a time, after a restart."""
+    judge_claims: Callable[[Run, Claims], Awaitable[Claims]] = _as_found
+    """Asks a model about claims of an answer that the program cannot decide."""
     withheld: Callable[[str], Tool | None] = _nothing
     """The way to delegate of this name that there is and that this run does not hold, if it is one. Refuses
     it where nobody holds one at this place, and says which limit that is."""

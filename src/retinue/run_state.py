@@ -22,6 +22,7 @@ from retinue.events import (
     ChildStarted,
     CopyLeft,
     GuardSpoke,
+    JudgedClaim,
     LimitReached,
     MessageReceived,
     Purpose,
@@ -171,6 +172,8 @@ class RunState:
     answers: dict[str, ApprovalAnswered] = field(default_factory=dict[str, ApprovalAnswered])
     asked_about: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """The tool and the arguments that a person was asked about, by the call."""
+    judged: dict[str, JudgedClaim] = field(default_factory=dict[str, JudgedClaim])
+    """What a judge said of claims, by their digest."""
     reviews: dict[str, CallReviewed] = field(default_factory=dict[str, CallReviewed])
     """What the small model said of calls, by the call."""
     rejected: set[str] = field(default_factory=set[str])

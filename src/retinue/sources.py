@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
@@ -118,6 +118,20 @@ def _against(claim: Claim) -> SourceProblem:
     return SourceProblem(
         kind="contradicted", cited=_quoted(claim.text), note=f"{claim.source} says {'; '.join(parts)}"
     )
+
+
+def with_judged(checked: Checked, claims: Claims) -> Checked:
+    """What was found, with claims that a judge has looked at: what it calls contradicted is a problem too."""
+    problems = [
+        SourceProblem(
+            kind="contradicted",
+            cited=_quoted(claim.text),
+            note=f"{claim.source} says otherwise: {_quoted(claim.passage)} (judged by {claim.judged})",
+        )
+        for claim in claims.claims
+        if claim.judged and claim.verdict == "contradicted"
+    ]
+    return replace(checked, claims=claims, problems=(*checked.problems, *problems))
 
 
 def _from_mapping(texts: Mapping[str, str]) -> Callable[[Source], str | None]:

@@ -27,6 +27,7 @@ from retinue.events import (
     ChangesUndone,
     ChildEnded,
     ChildStarted,
+    ClaimsJudged,
     ErrorRaised,
     Event,
     FilesChanged,
@@ -351,7 +352,7 @@ def _step_retried(story: Story, event: StepRetried) -> None:
         story.text = ""
 
 
-def _spent(story: Story, event: CallCut | ModelSampled) -> None:
+def _spent(story: Story, event: CallCut | ModelSampled | ClaimsJudged) -> None:
     node = story.node(event)
     if node is not None:
         node.own = node.own + event.usage
@@ -561,6 +562,7 @@ _HANDLERS: dict[type, Callable[[Story, Any], None]] = {
     ApprovalAnswered: _approval_answered,
     CallReviewed: _call_reviewed,
     ModelSampled: _spent,
+    ClaimsJudged: _spent,
     ChildStarted: _child_started,
     ChildEnded: _child_ended,
     HistoryPruned: _history_pruned,

@@ -23,6 +23,7 @@ from retinue.delegate import ChildRunner, agent_tool, delegation_tools
 from retinue.delegate.offering import offered
 from retinue.engine.config import WorkflowConfig
 from retinue.engine.inquiries import inquire
+from retinue.engine.judge import judge_claims
 from retinue.engine.pages import pages_below
 from retinue.engine.parking import park, wait_out
 from retinue.engine.report_check import review
@@ -280,6 +281,7 @@ def build(
         closing=workflow.isolation.closing if played is None else played.closing,
         keep=workflow.kept.keep,
         small=lambda: (played.small if played is not None else None) or config.small(model),
+        judge_claims=partial(judge_claims, _judge(config, model), config.judged),
         summaries=played.summaries if played is not None else None,
         notes=resources.notes.summary,
         withheld=partial(workflow.toolbox.withheld, depth),
@@ -306,6 +308,16 @@ def build(
 async def _pages_below(config: WorkflowConfig, run: Run) -> dict[str, str]:
     pages = await pages_below(config.store, run.root_id, run.id, None)
     return {name: page.text for page in pages for name in page.aliases}
+
+
+def _judge(config: WorkflowConfig, model: Model) -> Callable[[], Model] | None:
+    """Who decides on claims, if anyone does. In a replay it says what was said then."""
+    wanted = config.settings.sources.judge
+    if wanted == "off" and config.judged is None:
+        return None
+    if wanted in ("off", "small"):
+        return lambda: config.small(model)
+    return lambda: config.model(wanted, model, {})
 
 
 def _files(tree: RunTree, authority: Authority, skills: tuple[Skill, ...], project: Path | None) -> Files:

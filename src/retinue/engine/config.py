@@ -28,6 +28,7 @@ from retinue.events import (
     CallReviewed,
     ChildEnded,
     ChildStarted,
+    ClaimsJudged,
     HistoryPruned,
     LiveEvent,
     RunOptions,
@@ -194,6 +195,8 @@ class WorkflowConfig:
     """What runs are told their project is called: in a replay, what they were told then."""
     recorded: Callable[[str, AgentSpec], Played | None] | None = None
     """In a replay: how a run is played, from its record."""
+    judged: Callable[[str, tuple[str, ...]], Awaitable[ClaimsJudged | None]] | None = None
+    """In a replay: what a judge said of claims, by run and their digests."""
     reviewed: Callable[[str, str], Awaitable[CallReviewed | None]] | None = None
     """In a replay: what the small model said of a call, by run and call."""
     approved_all: Callable[[str, str], bool | None] = _not_known

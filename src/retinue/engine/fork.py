@@ -26,6 +26,7 @@ from retinue.events import (
     ChangesUndone,
     ChildEnded,
     ChildStarted,
+    ClaimsJudged,
     CopyLeft,
     FilesChanged,
     HistoryPruned,
@@ -158,7 +159,10 @@ def _renamed(event: AnyEvent, ids: Mapping[str, str]) -> AnyEvent:
 
 def _unpaid(event: AnyEvent) -> dict[str, Any]:
     """Whatever an event says was used, as nothing."""
-    if isinstance(event, ModelReplied | ToolReturned | HistoryPruned | CallReviewed | ModelSampled | CallCut):
+    if isinstance(
+        event,
+        ModelReplied | ToolReturned | HistoryPruned | CallReviewed | ClaimsJudged | ModelSampled | CallCut,
+    ):
         return {"usage": Usage()}
     if isinstance(event, RunResumed):
         return {"cut": Usage()}

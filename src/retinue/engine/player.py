@@ -29,6 +29,7 @@ from retinue.events import (
     CancelRequested,
     ChildEnded,
     ChildStarted,
+    ClaimsJudged,
     ErrorRaised,
     GuardSpoke,
     HistoryPruned,
@@ -377,6 +378,14 @@ class Player:
             await self.order.turn(found)
         elif not of_call:
             await self.unfinished(run_id)
+        return found
+
+    async def judged(self, run_id: str, asked: tuple[str, ...]) -> ClaimsJudged | None:
+        """What a judge said of these claims of a run."""
+        log = self.record.runs.get(run_id, ())
+        found = next((e for e in log if isinstance(e, ClaimsJudged) and e.asked == asked), None)
+        if found is not None:
+            await self.order.turn(found)
         return found
 
     async def unfinished(self, run_id: str) -> Any:

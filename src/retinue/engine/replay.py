@@ -110,6 +110,7 @@ async def replay(
         noticed=player.noticed,
         handed=record.handed,
         reviewed=player.reviewed,
+        judged=player.judged,
         approved_all=_approved_all(began, events),
     )
     if config.first is not None:

@@ -28,7 +28,9 @@ async def review(
     run: Run, text: str, *, strict_sources: bool = False, kinds: Sequence[TypedSchema] = ()
 ) -> Problem | None:
     """What is wrong with an answer, for the model and for people; None, and its data kept, if nothing is."""
-    if strict_sources and (wrong := _not_held(await context.check_sources(run, text, strict=True))):
+    if strict_sources and (
+        wrong := _not_held(await context.check_sources(run, text, strict=True, judge=True))
+    ):
         return Problem(
             about="sources",
             for_model=f"Your answer does not hold against its sources: {wrong}. Fetch or read what you cite, "

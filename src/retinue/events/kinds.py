@@ -38,6 +38,7 @@ from retinue.types import (
     Status,
     StopReason,
     Usage,
+    Verdict,
 )
 
 VERSION = 2
@@ -392,6 +393,26 @@ class ModelSampled(Event, frozen=True, kw_only=True, tag="model_sampled"):
     duration_ms: int = 0
 
 
+class JudgedClaim(Struct, frozen=True, kw_only=True):
+    """`of` is a digest of the claim and the passage that were looked at."""
+
+    of: str
+    verdict: Verdict
+    model: str = ""
+
+
+class ClaimsJudged(Event, frozen=True, kw_only=True, tag="claims_judged"):
+    """A model was asked about claims of an answer that the program cannot decide (`sources.judge`). `asked`
+    are digests of them; `why` says why nothing came of it. Paid for: never asked again."""
+
+    asked: tuple[str, ...]
+    verdicts: tuple[JudgedClaim, ...] = ()
+    why: str = ""
+    model: str = ""
+    usage: Usage = Usage()
+    duration_ms: int = 0
+
+
 class CallReviewed(Event, frozen=True, kw_only=True, tag="call_reviewed"):
     """The small model was asked whether a call is harmless, before a person would be (`approvals.reviewer`).
     If `cleared`, the call ran for that, and nobody was asked. Paid for: never asked again."""
@@ -571,6 +592,7 @@ AnyEvent = (
     | ApprovalRequested
     | ApprovalAnswered
     | CallReviewed
+    | ClaimsJudged
     | ModelSampled
     | ChildStarted
     | ChildEnded

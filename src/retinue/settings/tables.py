@@ -312,6 +312,21 @@ class WebSettings(SettingsTable, frozen=True, kw_only=True):
 ExtraSource = Literal["crossref", "semanticscholar", "pubmed", "openalex", "hackernews"]
 
 
+class SourceSettings(SettingsTable, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="Sources",
+        about="How claims are held against their sources",
+        docs="How the claims of a report are held against their sources. See [claims](../web.md#claims).",
+    )
+    judge: Annotated[
+        str,
+        Says(
+            "who decides on claims that the program cannot: 'off', 'small' for the small model, or a model",
+            "trusted",
+        ),
+    ] = "off"
+
+
 class KnowledgeSettings(SettingsTable, frozen=True, kw_only=True):
     group: ClassVar[Group] = Group(
         title="Knowledge",
@@ -579,6 +594,7 @@ class Settings(SettingsTable, frozen=True, kw_only=True):
     undo: UndoSettings = UndoSettings()
     isolation: IsolationSettings = IsolationSettings()
     web: WebSettings = WebSettings()
+    sources: SourceSettings = SourceSettings()
     knowledge: KnowledgeSettings = KnowledgeSettings()
     code: CodeSettings = CodeSettings()
     sheets: SheetSettings = SheetSettings()

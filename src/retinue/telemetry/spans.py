@@ -24,6 +24,7 @@ from retinue.events import (
     CallReviewed,
     ChildEnded,
     ChildStarted,
+    ClaimsJudged,
     ErrorRaised,
     Event,
     HistoryPruned,
@@ -47,6 +48,7 @@ from retinue.telemetry.opened import OpenSpan, RunTrace
 from retinue.telemetry.span import Attributes, Span, SpanLink, SpanMark, span_id, trace_id
 from retinue.types import Usage
 
+_PURPOSES = {CallReviewed: "review", ModelSampled: "sampling", ClaimsJudged: "judge"}
 _OPENS = (RunResumed, MessageReceived, StepStarted)
 """What begins another turn of a run that had ended."""
 INTERRUPTED = "interrupted"
@@ -283,12 +285,12 @@ class SpanReader:
             wait.attributes |= {names.DECISION: event.decision, names.DECIDED_BY: event.by}
             self._end(run, wait, event.at)
 
-    def _small_model(self, run: RunTrace, event: CallReviewed | ModelSampled) -> None:
+    def _small_model(self, run: RunTrace, event: CallReviewed | ModelSampled | ClaimsJudged) -> None:
         run.own = run.own + event.usage
         asked = _asked(event.model)
         chat = self._below(run, event, names.CHAT, str(asked[names.REQUEST_MODEL]))
         chat.start, chat.kind = event.at - event.duration_ms / 1000, "client"
-        purpose = "review" if isinstance(event, CallReviewed) else "sampling"
+        purpose = _PURPOSES[type(event)]
         chat.attributes |= {**asked, **_used(event.usage), names.PURPOSE: purpose}
         if event.usage.cost is not None:
             chat.attributes[names.COST] = event.usage.cost
@@ -345,6 +347,7 @@ class SpanReader:
         ApprovalAnswered: _approval_answered,
         CallReviewed: _small_model,
         ModelSampled: _small_model,
+        ClaimsJudged: _small_model,
         ChildStarted: _child_started,
         ChildEnded: _child_ended,
         HistoryPruned: _pruned,

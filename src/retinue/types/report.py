@@ -72,6 +72,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     differences: tuple[ClaimDifference, ...] = ()
     source: str = ""
     passage: str = ""
+    judged: str = ""
+    """The model whose verdict it is; empty for what the program decided."""
     place: tuple[int, int] | None = None
 
 

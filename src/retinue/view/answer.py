@@ -120,7 +120,8 @@ def claim_lines(report: Report, width: int, *, each: bool) -> list[Line]:
     lines: list[Line] = [[(f"claims: {' · '.join(told)}", "dim")]]
     for claim in report.claims if each else ():
         mark, style, _ = VERDICTS[claim.verdict]
-        lines += _wrapped(f"{mark} {words.one_line(claim.text, 300)}", style, width)
+        by = f"  (judged by {claim.judged})" if claim.judged else ""
+        lines += _wrapped(f"{mark} {words.one_line(claim.text, 300)}{by}", style, width)
         if claim.passage:
             lines += _wrapped(f"    {claim.source}: “{words.one_line(claim.passage, 300)}”", "dim", width)
         for one in claim.differences:

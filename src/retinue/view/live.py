@@ -16,6 +16,7 @@ from retinue.events import (
     ApprovalRequested,
     CallReviewed,
     ChildStarted,
+    ClaimsJudged,
     LimitPassed,
     LimitReached,
     LiveEvent,
@@ -264,7 +265,7 @@ def _told(event: LiveEvent, node: Node, *, known: bool) -> str:
             return ": asks the model again"
         case ApprovalRequested():
             return f": waits for approval: {event.tool}  {words.arguments(event.arguments)}"
-        case CallReviewed() | ModelSampled():
+        case CallReviewed() | ClaimsJudged() | ModelSampled():
             return f": {noted(event)}"
         case RunFinished() if event.report.at_work:
             return f": answered, {words.count(event.report.at_work, 'child', 'children')} still at work"

@@ -12,6 +12,7 @@ from retinue.events import (
     CallReviewed,
     CancelRequested,
     ChangesUndone,
+    ClaimsJudged,
     CopyLeft,
     FilesChanged,
     GuardSpoke,
@@ -23,7 +24,7 @@ from retinue.events import (
     StepRetried,
 )
 from retinue.view import words
-from retinue.view.question import review_text, sampled_text
+from retinue.view.question import judged_text, review_text, sampled_text
 
 _QUEUED = {
     "started": "waits for a worker",
@@ -54,6 +55,8 @@ def noted(event: AnyEvent) -> str:
             return f"history shortened: {left} left out, {facts}"
         case CallReviewed():
             return review_text(event)
+        case ClaimsJudged():
+            return judged_text(event)
         case ModelSampled():
             return sampled_text(event)
         case GuardSpoke() if event.decision != "pass":

@@ -6,10 +6,18 @@ Draws only; `asking` reads the keys and gives the answer.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import datetime
 from typing import Any, cast
 
-from retinue.events import ApprovalAnswered, ApprovalRequested, CallReviewed, Decision, ModelSampled
+from retinue.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    CallReviewed,
+    ClaimsJudged,
+    Decision,
+    ModelSampled,
+)
 from retinue.types import Risk
 from retinue.view import words
 from retinue.view.paint import Line, cells, wrap
@@ -184,6 +192,17 @@ def sampled_text(sampled: ModelSampled) -> str:
     did = "wrote nothing for" if sampled.why else "wrote for"
     said = words.one_line(sampled.why or sampled.text, 300)
     return f"{sampled.tool}  the model {did} the MCP server {sampled.server} ({took}): {said}"
+
+
+def judged_text(judged: ClaimsJudged) -> str:
+    """What a judge said of claims, in a few words, and what that took."""
+    cost = f", {words.money(judged.usage.cost)}" if judged.usage.cost else ""
+    took = f"{judged.model}, {words.tokens(judged.usage.total_tokens)} tokens{cost}"
+    counts = Counter(one.verdict.replace("_", " ") for one in judged.verdicts)
+    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or words.one_line(
+        judged.why, 300
+    )
+    return f"{words.count(len(judged.asked), 'claim')} judged ({took}): {said}"
 
 
 def review_text(review: CallReviewed) -> str:

@@ -19,6 +19,7 @@ from retinue.events import (
     ChangesUndone,
     ChildEnded,
     ChildStarted,
+    ClaimsJudged,
     CodeWoken,
     CopyLeft,
     ErrorRaised,
@@ -240,6 +241,7 @@ _NOTES: dict[type, tuple[str, str]] = {
     FilesChanged: ("magenta", ""),
     CallReviewed: ("yellow", "? "),
     ModelSampled: ("magenta", ""),
+    ClaimsJudged: ("magenta", ""),
     GuardSpoke: ("yellow", "! "),
     AccessDenied: ("red", "! "),
     ChangesUndone: ("yellow", "■ "),
@@ -307,7 +309,7 @@ def _gist(event: AnyEvent) -> str:
             text = answer_text(event)
         case CallCut() | CallReviewed() | FilesChanged() | GuardSpoke() | HistoryPruned() | StepRetried():
             text = noted(event)
-        case ModelSampled():
+        case ModelSampled() | ClaimsJudged():
             text = noted(event)
         case CodeWoken():
             text = (
