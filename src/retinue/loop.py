@@ -63,6 +63,8 @@ EMPTY = Problem(
 )
 SAY_WHAT_WAS_DONE: tuple[EndedBy, ...] = ("budget", "time", "timeout", "max_turns", "circle", "delegating")
 """Ends that come before an answer: where nothing was found by then, the report says what was done."""
+MOST_PLACES = 100
+"""Sentences without a source of which a report keeps the place."""
 NOTHING = Checked(text_sources=(), problems=())
 
 
@@ -497,6 +499,7 @@ def _report(run: Run, ending: Ending, checked: Checked, at_work: int) -> Report:
         problems=context.all_problems(state, checked),
         claims=checked.claims.claims,
         uncited=len(checked.claims.uncited),
+        uncited_at=checked.claims.uncited_at[:MOST_PLACES],
         files=tuple(dict.fromkeys((*state.files, *ending.in_copy))),
         incomplete=context.why_incomplete(state, ending.incomplete),
         error=ending.error,

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from claims.pages import PAGES
 from counting import assert_linear
@@ -16,6 +17,7 @@ from retinue.testing import ScriptedModel, call
 from retinue.tools.base import ToolResult
 from retinue.types import AgentSpec, Claim, Report, Source
 from retinue.view.answer import claim_lines
+from retinue.view.marked import marked_text
 
 BRIDGE, TEA = "https://example.org/bridge", "https://example.org/tea"
 SOURCES = [Source(url=url, title="") for url in PAGES]
@@ -130,6 +132,26 @@ def test_every_claim_is_shown_with_its_passage_when_asked_for() -> None:
     shown = "\n".join("".join(text for text, _ in line) for line in claim_lines(report, 200, each=True))
     assert "✗ The main span is 350 m long." in shown
     assert "number: 350 m; there: 330 metres" in shown
+
+
+def test_what_a_source_does_not_bear_out_is_marked_behind_its_sentence() -> None:
+    text = f"The main span is 350 m long ({BRIDGE}). The bridge opened in March 1874 ({BRIDGE}).\n\nCalder has 12 bridges."
+    found = checked(text).claims
+    report = Report(
+        run_id="r1",
+        status="completed",
+        agent="a",
+        text=text,
+        claims=found.claims,
+        uncited=1,
+        uncited_at=found.uncited_at,
+        ended_by="correction",
+    )
+    assert marked_text(report) == (
+        f"The main span is 350 m long ({BRIDGE}). **[✗ its source says 330 metres]** The bridge opened in March 1874 "
+        f"({BRIDGE}).\n\nCalder has 12 bridges. **[no source]**"
+    )
+    assert marked_text(replace(report, format="json")) == text
 
 
 @pytest.mark.parametrize(

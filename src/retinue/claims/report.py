@@ -39,6 +39,7 @@ class Claims:
 
     claims: tuple[Claim, ...] = ()
     uncited: tuple[str, ...] = ()
+    uncited_at: tuple[tuple[int, int], ...] = ()
     beyond: int = 0
     fault: str = ""
     """The error that came of looking, if one did: then nothing here is known."""
@@ -68,12 +69,12 @@ def claims_of(
     citable = Citable(sources)
     work = Work()
     found: list[Claim] = []
-    uncited: list[str] = []
+    uncited: list[Cited] = []
     beyond = 0
     for at, sentence in enumerate(cited_sentences(prose, citable)):
         if not sentence.urls and not sentence.lines:
             if at < MOST_SENTENCES and sentence.states():
-                uncited.append(sentence.text)
+                uncited.append(sentence)
             beyond += at >= MOST_SENTENCES
         elif len(found) < MOST_CLAIMS:
             claim, left_out = _claim(sentence, pages, work)
@@ -85,7 +86,12 @@ def claims_of(
     room = max(0, MOST_CLAIMS - len(found))
     found += [_of_snippet(one, pages, work) for one in given[:room]]
     found.sort(key=lambda claim: claim.start)
-    return Claims(claims=tuple(found), uncited=tuple(uncited), beyond=beyond + len(given[room:]))
+    return Claims(
+        claims=tuple(found),
+        uncited=tuple(one.text for one in uncited),
+        uncited_at=tuple((one.start, one.end) for one in uncited),
+        beyond=beyond + len(given[room:]),
+    )
 
 
 class _Pages:

@@ -194,6 +194,7 @@ class ClaimOut(Shown):
     differences: list[ClaimDifferenceOut]
     source: str = Field(description="the address of the page that `passage` is from")
     passage: str
+    judged: str = Field(description="the model whose verdict it is; empty: the program's")
     place: tuple[int, int] | None = Field(description="where the passage stands in the page's text")
 
 
@@ -222,6 +223,7 @@ class ReportOut(Shown):
     problems: list[str] = Field(description="what is wrong with citations, or missing knowledge")
     claims: list[ClaimOut] = Field(description="cited sentences, each held against its source")
     uncited: int = Field(description="sentences that state something and cite nothing")
+    uncited_at: list[tuple[int, int]] = Field(description="where they stand in the text")
     files: list[str]
     incomplete: str | None
     error: str | None

@@ -77,6 +77,7 @@ async def report(one: Report) -> ReportOut:
         problems=list(one.problems),
         claims=[ClaimOut(**msgspec.to_builtins(each)) for each in one.claims],
         uncited=one.uncited,
+        uncited_at=list(one.uncited_at),
         files=list(one.files),
         incomplete=one.incomplete,
         error=one.error,

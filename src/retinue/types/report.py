@@ -133,6 +133,8 @@ class Report(Struct, Generic[Output], frozen=True, kw_only=True, dict=True):
     """The sentences of the text that cite a page, each with what that page says to it."""
     uncited: int = 0
     """Sentences of the text that state something and cite nothing."""
+    uncited_at: tuple[tuple[int, int], ...] = ()
+    """Where they stand in the text."""
     files: tuple[str, ...] = ()
     incomplete: str | None = None
     error: str | None = None

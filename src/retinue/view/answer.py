@@ -16,6 +16,7 @@ from retinue.story import Call, Node, Story
 from retinue.types import Outcome, Report, Source, Verdict
 from retinue.view import words
 from retinue.view.commands import command
+from retinue.view.marked import marked_text
 from retinue.view.paint import Line, cells, columns, is_screen, out_json, put, wants_colour, wrap
 from retinue.view.picture import MARKS
 from retinue.workspace import HOME
@@ -25,7 +26,7 @@ MOST_SOURCES = 12
 
 def print_answer(report: Report) -> None:
     """The answer on stdout."""
-    text = words.clean(report.text)
+    text = words.clean(marked_text(report) if is_screen(sys.stdout) else report.text)
     if not text.strip():
         return
     if not is_screen(sys.stdout):

@@ -29,6 +29,7 @@ from retinue.story import Story
 from retinue.types import Report
 from retinue.view import words
 from retinue.view.answer import claim_lines, problem_lines
+from retinue.view.marked import marked_text
 from retinue.view.notes import noted
 from retinue.view.picture import MARKS
 from retinue.view.question import answer_text, diff_style, is_diff
@@ -144,7 +145,8 @@ class _Writer:
         told = "\n".join("".join(text for text, _ in line) for line in checked)
         listed += f"<h4>held against its sources</h4><pre>{escape(told)}</pre>" if checked else ""
         head = f"report: {words.outcome(report.outcome, report.shortfall.denied)}"
-        return f'<section class="report"><h4>{head}</h4>{self.markdown(report.text)}{note}{listed}</section>'
+        text = self.markdown(marked_text(report))
+        return f'<section class="report"><h4>{head}</h4>{text}{note}{listed}</section>'
 
     def markdown(self, text: str) -> str:
         if self._markdown is None:

@@ -375,6 +375,13 @@ function sampled(flow, run, event) {
   note(flow, run, event, event.why ? "warning" : "info", `${did} the MCP server ${event.server}`, said);
 }
 
+/** A model was asked about claims that the program cannot decide. */
+function judged(flow, run, event) {
+  const by = `${event.model}, ${count(event.usage.input_tokens + event.usage.output_tokens, "token")}`;
+  const said = event.why || event.verdicts.map((one) => one.verdict.replace("_", " ")).join(", ");
+  note(flow, run, event, event.why ? "warning" : "info", `${count(event.asked.length, "claim")} judged`, `${said}\n${by}`);
+}
+
 const GUARDED = { stop: "stops the run", mend: "changes the text", correct: "sends the answer back" };
 
 function guarded(flow, run, event) {
@@ -463,6 +470,7 @@ export const HANDLERS = {
   approval_answered: approvalAnswered,
   call_reviewed: reviewed,
   model_sampled: sampled,
+  claims_judged: judged,
   child_started: childStarted,
   child_ended: childEnded,
   message_received: messageReceived,

@@ -54,19 +54,22 @@ async function flush() {
   }
 }
 
-/** Show a text as Markdown. At once if it was rendered before, else as plain text until it is. */
-export function prose(element, text) {
+/** Show a text as Markdown. At once if it was rendered before, else as plain text until it is; then `done`. */
+export function prose(element, text, done = null) {
   if (element.proseText === text) return element;
   element.proseText = text;
   element.classList.add("prose");
   const html = text.length > LONGEST || !text.trim() ? null : rendered(text);
   if (typeof html === "string") {
     take(element, html);
+    done?.(element);
     return element;
   }
   put(element, h("div", { class: "as-it-is" }, clean(text)));
   html?.then((answer) => {
-    if (answer !== null && element.proseText === text) take(element, answer);
+    if (answer === null || element.proseText !== text) return;
+    take(element, answer);
+    done?.(element);
   });
   return element;
 }

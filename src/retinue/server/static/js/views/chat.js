@@ -2,6 +2,7 @@
 
 import { h, keyed, paced, put, say } from "../dom.js";
 import { EFFECT_ICONS, icon, statusMark } from "../icons.js";
+import { claimsBadge, markClaims } from "./claim-marks.js";
 import { Arriving, copyButton, prose } from "../prose.js";
 import { brief, clean, duration, effort, money, oneLine, tokens, waited } from "../words.js";
 import { doing, question, summary } from "./chat-words.js";
@@ -280,7 +281,8 @@ export class Chat extends HTMLElement {
           icon("warning"),
           h("div", null, h("strong", null, "Not finished: "), report.incomplete),
         ),
-      report.text && prose(h("div", { class: "answer-text" }), report.text),
+      report.text && prose(h("div", { class: "answer-text" }), report.text, (shown) => markClaims(shown, report)),
+      claimsBadge(report, this.flow),
       report.problems?.length > 0 && problemsNotice(report.problems),
       report.sources?.length > 0 && this.#sources(report.sources),
       this.#foot(turn),
