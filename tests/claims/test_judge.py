@@ -76,7 +76,7 @@ async def test_it_sees_the_claim_and_the_passage_and_nothing_else_of_the_run() -
 
 
 @pytest.mark.parametrize(
-    "answer", ["no idea", said("unsure"), '{"verdicts": []}', ModelError("gone", kind="server"), said()]
+    "answer", ["no idea", said("unsure"), '{"verdicts": []}', ModelError("gone", kind="overloaded"), said()]
 )
 async def test_a_judge_that_says_nothing_of_use_decides_nothing(answer: Any) -> None:
     report = await stage(Reviewer(answer)).run(prompt="bees?")
