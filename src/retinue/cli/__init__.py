@@ -49,10 +49,13 @@ def _db_last(arguments: list[str]) -> list[str]:
 
 
 def _run(arguments: list[str], *, debug: bool) -> int:
-    completing = "_RETINUE_COMPLETE" in os.environ
-    if not completing and not arguments and sys.stdin.isatty() and sys.stdout.isatty():
+    if "_RETINUE_COMPLETE" in os.environ:
+        from retinue.cli.completing import completed
+
+        return completed(os.environ)
+    if not arguments and sys.stdin.isatty() and sys.stdout.isatty():
         arguments = ["chat"]
-    if not completing and (not arguments or arguments in (["--help"], ["-h"], ["help"])):
+    if not arguments or arguments in (["--help"], ["-h"], ["help"]):
         sys.stdout.write(help_text(short=not arguments))
         return 0
     if arguments in (["--version"], ["-V"]):

@@ -34,7 +34,7 @@ Prompt = Annotated[
 
 OFFLINE = (
     "offline: answers come from rules, not from a language model. "
-    "For a real one: export OPENAI_API_KEY=… or --model ollama:NAME"
+    "For a real one: export OPENAI_API_KEY=… or --model ollama:NAME; 'retinue setup' finds what is here"
 )
 
 

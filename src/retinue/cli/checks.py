@@ -428,10 +428,11 @@ async def _listed(provider: Provider, keys: tuple[str, ...], bearer: bool, model
     from retinue.models.connect import advice
     from retinue.models.http import Client, HttpRefused
     from retinue.models.keys import KeyPool
+    from retinue.models.listing import headers_of
 
     base, wire = provider.base_url.rstrip("/"), provider.wire
     url = {"anthropic": f"{base}/v1/models", "gemini": f"{base}/v1beta/models"}.get(wire, f"{base}/models")
-    headers = _headers(wire, keys, bearer)
+    headers = headers_of(wire, keys[0] if keys else None, bearer=bearer)
     try:
         async with Client() as client:
             body = await client.get(url, headers=headers, timeout=REACH_SECONDS)
@@ -460,16 +461,6 @@ async def _listed(provider: Provider, keys: tuple[str, ...], bearer: bool, model
         state="ok" if known else "note",
         text=f"{base} answers" + ("" if known else f", but does not list {model}"),
     )
-
-
-def _headers(wire: str, keys: tuple[str, ...], bearer: bool) -> dict[str, str]:
-    if not keys:
-        return {}
-    if wire == "anthropic" and not bearer:
-        return {"x-api-key": keys[0], "anthropic-version": "2023-06-01"}
-    if wire == "gemini":
-        return {"x-goog-api-key": keys[0]}
-    return {"Authorization": f"Bearer {keys[0]}"}
 
 
 async def everything(

@@ -25,6 +25,9 @@ COMMANDS = {
     "map": "retinue.cli.map:map_",
     "eval": "retinue.cli.eval:eval_",
     "stats": "retinue.cli.stats:stats",
+    "init": "retinue.cli.init:init",
+    "setup": "retinue.cli.first_hour:setup",
+    "models": "retinue.cli.models:models",
     "doctor": "retinue.cli.doctor:doctor",
     "serve": "retinue.cli.serve:serve",
     "worker": "retinue.cli.worker:worker",
@@ -49,6 +52,11 @@ def invoke(arguments: list[str], *, debug: bool) -> int:
 
         log_to_stderr("DEBUG", "%(name)s: %(message)s")
     try:
+        if arguments[:1] in (["--show-completion"], ["--install-completion"]):
+            from retinue.cli import completing
+
+            show = arguments[0] == "--show-completion"
+            return completing.shown(arguments[1:]) if show else completing.installed(arguments[1:])
         result = build(arguments[:1])(arguments, prog_name="retinue", standalone_mode=False)
     except SystemExit:
         # Typer and Rich turn a closed pipe into this; nothing else here does.
@@ -113,7 +121,7 @@ def new_group(help: str = "", examples: Sequence[str] = ()) -> typer.Typer:
     group = typer.Typer(
         help=f"{help}\n\n\b\nExamples:{shown}" if examples else help,
         rich_markup_mode=None,  # Rich's help pages look nice and take half a second to load
-        add_completion=not help,
+        add_completion=False,  # `completing` does that
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
 

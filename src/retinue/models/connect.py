@@ -18,14 +18,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import msgspec
-
 from retinue.errors import ConfigError, ModelError
 from retinue.masking import has_login, masked_text
 from retinue.models import providers
 from retinue.models.base import LOCAL_SECONDS, SECONDS, Model, lacking
 from retinue.models.http import Client, HttpRefused, is_loopback
 from retinue.models.keys import KeyPool
+from retinue.models.listing import listed_models
 from retinue.models.prices import cost_of
 from retinue.models.providers import Provider
 from retinue.models.retry import RetryingModel, RetryPolicy
@@ -34,8 +33,6 @@ from retinue.types import ModelEvent, ModelRequest, ModelSettings
 
 if TYPE_CHECKING:
     from retinue.models.wire import Wire
-
-LIST_SECONDS = 10.0
 
 
 def connect(
@@ -259,7 +256,8 @@ class _Found:
         base = self._maker.provider.base_url.rstrip("/")
         maker = self._maker
         try:
-            served = await served_models(base, client=maker.client, keys=maker.keys)
+            found = await listed_models(maker.provider, client=maker.client, keys=maker.keys)
+            served = [each.id for each in found]
         except HttpRefused as error:
             fix = advice(maker.provider, error.status)
             told = f"{base} does not say which models it has: {maker.keys.mask(str(error))}"
@@ -269,30 +267,6 @@ class _Found:
         how = f"{base}#MODEL" if self._name.startswith("http") else f"{self._name}MODEL"
         shown = ", ".join(served[:20]) or "none"
         raise ModelError(f"{base} has {len(served)} models, name one as {how}: {shown}", kind="not_found")
-
-
-class _Listed(msgspec.Struct):
-    id: str = ""
-
-
-class _List(msgspec.Struct):
-    data: list[_Listed] = []
-
-
-async def served_models(base_url: str, *, client: Client, keys: KeyPool) -> list[str]:
-    """What an OpenAI-compatible server says it has. `HttpRefused`: it answers, and not with a list."""
-    key = keys.take()
-    headers = {} if key is None else {"Authorization": f"Bearer {key.secret}"}
-    try:
-        body = await client.get(f"{base_url}/models", headers=headers, timeout=LIST_SECONDS)
-        return [item.id for item in msgspec.json.decode(body, type=_List).data if item.id]
-    except HttpRefused:
-        raise
-    except (OSError, msgspec.DecodeError) as error:
-        raise ModelError(
-            f"{base_url}/models could not be read: {keys.mask(str(error) or type(error).__name__)}",
-            kind="connection",
-        ) from None
 
 
 def _more_providers() -> str:

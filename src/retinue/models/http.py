@@ -417,7 +417,9 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.endswith(".localhost") or host.startswith("127.")
+    """Whether a host is this machine. What only begins like its address is not: 127.example."""
+    numbers = host.startswith("127.") and host.replace(".", "").isdigit()
+    return numbers or host in ("localhost", "::1") or host.endswith(".localhost")
 
 
 def ssl_context(environ: Mapping[str, str]) -> ssl.SSLContext:

@@ -82,6 +82,11 @@ class Cost:
         if self._until == 0.0 and self._loading is None and "genai_prices.data" not in sys.modules:
             self._loading = asyncio.get_running_loop().run_in_executor(None, _model, *self._where)
 
+    def lowest(self) -> Rates | None:
+        """Its rates for small requests, now. Loads the price data if it must: not for the event loop."""
+        rates = self._rates if self._until else rates_now(*self._where)[0]
+        return rates[-1] if rates else None
+
     async def of(self, tokens: Tokens) -> float | None:
         """None if nobody knows: the price, or what was used. No answer takes no tokens at all."""
         if time.monotonic() >= self._until:

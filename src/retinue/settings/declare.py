@@ -118,6 +118,11 @@ class Setting:
         literals = (get_args(kind) for kind in self.kinds if get_origin(kind) is Literal)
         return tuple(word for words in literals for word in words)
 
+    def choices(self) -> tuple[str, ...]:
+        """What may be written for it, as far as that is a matter of a few words."""
+        switch = ("true", "false") if bool in self.kinds else ()
+        return (*switch, *map(str, self._words()))
+
     def _has(self, container: type[Any]) -> bool:
         return any(get_origin(kind) is container for kind in self.kinds)
 

@@ -96,10 +96,11 @@ async def _chat(asked: ChatAsked) -> int:
         )
     make_room()
     flags = asked.flags
+    chosen = flags.models or await _first_model(asked)
     loaded = tools_of(flags.cwd, tuple(flags.tools or ()), ask=True)
     ask_about_servers(flags.cwd, quiet=False, ask=True)
     async with Retinue(
-        model=flags.models,
+        model=chosen,
         small_model=flags.small_model,
         db=flags.db,
         cwd=flags.cwd,
@@ -112,6 +113,14 @@ async def _chat(asked: ChatAsked) -> int:
         warn(retinue, quiet=False)
         _welcome(retinue, asked)
         return await _shown(retinue, asked)
+
+
+async def _first_model(asked: ChatAsked) -> str | None:
+    """What a person chooses who starts the chat for the first time."""
+    from retinue.cli.first_hour import first_hour
+    from retinue.settings import load
+
+    return await first_hour(load(cwd=(asked.flags.cwd or Path()).absolute()))
 
 
 def _welcome(retinue: Retinue, asked: ChatAsked) -> None:
