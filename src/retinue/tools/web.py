@@ -22,6 +22,7 @@ from retinue.threads import to_its_end
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.tools.files import touched
+from retinue.tools.search_filter import wanted_results
 from retinue.types import Source
 from retinue.workspace import WEB, Files
 
@@ -61,20 +62,28 @@ def _search_tool(web: Web) -> Tool:
         ctx: ToolContext,
         queries: Annotated[list[str], Field(min_length=1, max_length=5), BeforeValidator(_listed)],
         max_results: Annotated[int, Field(ge=1, le=20)] = 8,
+        site: str = "",
+        after: str = "",
+        before: str = "",
     ) -> ToolResult:
         """Search.
 
         Args:
             queries: one to five searches, each a few words
             max_results: of each query
+            site: only pages of this host, like example.org
+            after: only what is dated on this day or later, like 2024-01-31
+            before: only what is dated on this day or earlier
         """
         ctx.progress(f"searching: {'; '.join(queries)[:200]}")
-        outcome = await web.search(queries, max_results)
-        shown = "\n\n".join(_search_text(answer) for answer in outcome.answered)
+        wanted = wanted_results(site, after, before)
+        outcome = await web.search([wanted.query(query) for query in queries], max_results)
+        answered = [wanted.of(answer) for answer in outcome.answered]
+        shown = "\n\n".join(f"{_search_text(answer)}{left_out}" for answer, left_out in answered)
         return ToolResult(
             text=f"{web.frame(shown, 'search results')}\n"
             "These are results, not sources: fetch a page before you rely on it or cite it.",
-            found=tuple(canonical(result.url for answer in outcome.answered for result in answer.results)),
+            found=tuple(canonical(result.url for answer, _ in answered for result in answer.results)),
         )
 
     return web_search
