@@ -37,9 +37,31 @@ async def test_ask_shows_the_answer_and_the_events_of_a_run_that_a_worker_does(
     assert "waits for a worker" in err
     code, out, err = await retinue(staff, "ask", "what else?", "--events", RETINUE_ENGINE="workers")
     assert code == 0, err
+    assert "no worker serves" not in err
     kinds = [json.loads(line)["type"] for line in out.splitlines()]
     assert kinds[:3] == ["run_started", "run_queued", "run_resumed"]
     assert kinds[-1] == "run_finished"
+
+
+async def test_who_asks_is_told_that_no_worker_serves_the_folder(
+    staff: Staff, provider: FakeProvider
+) -> None:
+    provider.reply(text="It is about bees.")
+    asking = asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "retinue", "ask", "what is it about?"),
+        cwd=staff.folder,
+        env=staff.environ | {"RETINUE_ENGINE": "workers"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.DEVNULL,
+    )
+    process = await asking
+    assert process.stderr is not None
+    told = (await process.stderr.readline()).decode()
+    assert f"no worker serves the queue 'default' in {staff.folder}" in told
+    await staff.worker()
+    out, _ = await process.communicate()
+    assert (process.returncode, out.decode().strip()) == (0, "It is about bees.")
 
 
 async def test_a_worker_without_postgresql_says_what_it_needs(staff: Staff) -> None:

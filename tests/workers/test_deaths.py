@@ -96,3 +96,22 @@ async def test_a_step_that_does_not_end_in_time_is_left_and_asked_again_elsewher
         await staff.worker()
         assert (await asker.wait(run_id)).text == "done"
     assert len(provider.requests) == 4
+
+
+async def test_a_worker_leaves_alone_what_a_newer_version_wrote_and_goes_on_with_the_rest(
+    staff: Staff, provider: FakeProvider
+) -> None:
+    provider.reply(text="done")
+    newer = "INSERT INTO events VALUES ($1, 3, $1, 3, 'of_tomorrow', 0, '{\"type\": \"of_tomorrow\"}')"
+    tries = "SELECT attempts FROM retinue_pgqueuer WHERE dedupe_key = $1 || '/2'"
+    async with staff.asker() as asker:
+        store: Any = asker.store
+        run_id = await asker.start("general", "what is it about?")
+        await store.use(lambda link: link.execute(newer, run_id))
+        await staff.worker()
+        assert (await asker.run("general", "and this?")).text == "done"
+        while not await store.use(lambda link: link.fetchval(tries, run_id)):
+            await asyncio.sleep(0.05)
+        assert await store.count(run_id) == 3
+    assert "cannot be taken up: event 3" in staff.said(0)
+    assert "written by a newer Retinue" in staff.said(0)

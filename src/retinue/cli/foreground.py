@@ -95,6 +95,7 @@ async def in_foreground(
             conversations=False,
         ) as retinue:
             warn(retinue, quiet=manner.quiet)
+            await warn_if_nobody_works(retinue, quiet=manner.quiet)
             tell = print_event if manner.output == "events" else None
             ended = await drive(
                 retinue,
@@ -173,6 +174,21 @@ def warn(retinue: Retinue, *, quiet: bool) -> None:
         if broken:
             said = words.count(len(broken), f"{what} file")
             note(f"! {said} cannot be used: 'retinue {what}s check' says why", "yellow")
+
+
+async def warn_if_nobody_works(retinue: Retinue, *, quiet: bool) -> None:
+    """Where runs are for workers, and there is none for this folder: they wait for one."""
+    if quiet or not retinue.hands_over:
+        return
+    from retinue.store.postgres import PostgresStore
+    from retinue.store.postgres_workers import workers
+    from retinue.view.paint import note
+
+    label, folder = retinue.settings.workers.queue, str(retinue.project or "")
+    assert isinstance(retinue.store, PostgresStore)
+    if not any(row.serves(label, folder) for row in await workers(retinue.store)):
+        where = f"the queue {label!r}" + (f" in {folder}" if folder else "")
+        note(f"! no worker serves {where}: the run waits until 'retinue worker' is started there", "yellow")
 
 
 def print_event(event: LiveEvent) -> None:

@@ -55,6 +55,11 @@ class WorkerRow(Struct, frozen=True, kw_only=True):
     up: float = 0.0
     silent: float = 0.0
 
+    def serves(self, label: str, folder: str) -> bool:
+        """Whether runs of that queue and that folder are for it."""
+        alive = self.silent <= SILENT_SECONDS and not self.draining
+        return alive and label in self.labels and folder in ("", self.folder)
+
     @property
     def state(self) -> str:
         if self.silent > SILENT_SECONDS:

@@ -57,10 +57,10 @@ class Leg:
             pass
         except (Gone, Fenced) as error:
             return DONE if isinstance(error, Gone) else LegOver(again=SOON)
-        except StoreError as error:
-            log.debug("%s cannot be taken up yet: %s", self.root_id, error)
-            return LegOver(again=SOON)
         except RetinueError as error:
+            if isinstance(error, StoreError) and error.passing:
+                log.debug("%s cannot be taken up yet: %s", self.root_id, error)
+                return LegOver(again=SOON)
             pause = min(LONGEST_PAUSE, SOON * 2 ** min(self.tries, 10))
             log.warning("%s cannot be taken up: %s. It is tried again in %g s", self.root_id, error, pause)
             return LegOver(again=pause)

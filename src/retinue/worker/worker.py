@@ -124,7 +124,7 @@ class Worker:
         """What workers left behind that are gone is in the queue again, without waiting for heartbeats."""
         next_forget = time.monotonic() + SWEEP_SECONDS
         while True:
-            await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.sleep(SWEEP_SECONDS if self.ready else LOOK_SECONDS)
             with contextlib.suppress(StoreError):  # the next look may fare better
                 if not self.ready:
                     continue
