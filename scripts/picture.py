@@ -60,7 +60,7 @@ async def capture(url: str, folder: str) -> str:
 
     command = (
         f"cd {ROOT}; clear; env OPENAI_API_KEY=key OPENAI_BASE_URL={url} RETINUE_DB={folder}/log.db "
-        f"RETINUE_CONFIG={folder}/none .venv/bin/retinue ask '{QUESTION}'; sleep 60"
+        f"RETINUE_CONFIG=/dev/null .venv/bin/retinue ask '{QUESTION}'; sleep 60"
     )
     await asyncio.to_thread(
         tmux, "new-session", "-d", "-s", "picture", "-x", str(COLUMNS), "-y", str(LINES), command

@@ -45,7 +45,7 @@ Later wins:
 
 1. the default;
 2. your own file, `~/.config/retinue/config.toml` (`$XDG_CONFIG_HOME/retinue/config.toml` if that is set,
-   or the file that `RETINUE_CONFIG` names);
+   or the file that `RETINUE_CONFIG` names, which has to be there);
 3. the project's `retinue.toml`: the nearest one, from the working folder up to the root of the repository;
    of those above it count rules and limits that narrow (`deny`, `ask`, lower limits), so a file further down
    takes none of them away unless you trust its folder;

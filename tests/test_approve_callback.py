@@ -194,6 +194,16 @@ async def test_an_approver_that_never_answers_is_waited_for_as_long_as_the_setti
     assert "approvals.callback_seconds" in report.text
 
 
+async def test_an_approver_that_blocks_the_loop_past_its_time_is_not_obeyed(tmp_path: Path) -> None:
+    async def approve(asked: ApprovalRequested) -> Answer:
+        threading.Event().wait(0.2)  # as a library does that is not made for asyncio
+        return YES
+
+    report, ran = await ask(tmp_path, approve, settings={"approvals.callback_seconds": 0.05})
+    assert ran == []
+    assert "no answer within 0.05 s" in report.text
+
+
 async def test_an_approver_that_will_not_be_stopped_holds_nothing_up(tmp_path: Path) -> None:
     gate = asyncio.Event()
 

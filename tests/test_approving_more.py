@@ -54,6 +54,7 @@ async def put(path: str) -> str:
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's own settings."""
     file = tmp_path / "config.toml"
+    file.touch()
     monkeypatch.setenv("RETINUE_CONFIG", str(file))
     return file
 

@@ -13,6 +13,7 @@ from retinue.errors import ConfigError
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "none.toml").touch()
     monkeypatch.setenv(settings.CONFIG_VARIABLE, str(tmp_path / "none.toml"))
     (tmp_path / "project").mkdir()
     return tmp_path / "project"

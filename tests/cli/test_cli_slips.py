@@ -32,6 +32,39 @@ def test_a_database_that_is_not_there_is_not_made_by_reading(
     assert not path.parent.exists()
 
 
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_a_database_that_a_variable_names_is_not_made_by_reading_either(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    path = tmp_path / "nowhere" / "log.db"
+    monkeypatch.setenv("RETINUE_DB", str(path))
+    ended = invoke(*words)
+    assert ended.code == 6
+    assert f"there is no database {path}: look at RETINUE_DB" in ended.err
+    assert not path.parent.exists()
+
+
+def test_a_folder_that_is_given_as_the_database_is_said_to_be_one(invoke: Invoke, tmp_path: Path) -> None:
+    ended = invoke("runs", "list", "--db", str(tmp_path))
+    assert ended.code == 6
+    assert f"{tmp_path} is a folder" in ended.err
+    assert f"{tmp_path / 'retinue.db'}" in ended.err
+
+
+def test_settings_that_a_variable_names_and_are_not_there_are_an_error(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slip in the name would take away every rule, and nobody would know."""
+    path = tmp_path / "confg.toml"
+    monkeypatch.setenv("RETINUE_CONFIG", str(path))
+    for words in (("ask", "where is x?", "--yes"), ("config", "list"), ("runs", "list")):
+        ended = invoke(*words)
+        assert ended.code == 2
+        assert f"RETINUE_CONFIG names {path}, which is not there" in ended.err
+    assert invoke("config", "set", "limits.max_turns", "3").code == 0
+    assert invoke("config", "get", "limits.max_turns").out == "3\n"
+
+
 def test_the_first_question_makes_the_database(invoke: Invoke, cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "new" / "log.db"
     assert invoke("ask", "where is x?", "--db", str(path)).code in (0, 3)

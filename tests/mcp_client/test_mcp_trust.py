@@ -247,6 +247,28 @@ async def test_a_server_of_the_persons_own_does_not_start_in_a_repository(
     assert (world.project / "ran").exists()  # the person said that it is to start there
 
 
+@pytest.mark.parametrize("given", ["by the program", "by the environment"])
+async def test_a_server_that_a_program_or_a_variable_gives_does_not_start_in_a_repository(
+    world: World, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    home = world.project.parent / "own-home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    (world.project / "json.py").write_text(f"open({str(world.project / 'ran')!r}, 'w')\n")
+    argv = ["-c", "import json, os, pathlib; pathlib.Path('where').write_text(os.getcwd())"]
+    servers = {"mine": {"command": sys.executable, "args": argv}}
+    options: dict[str, Any] = {"settings": {"mcp.servers": servers}}
+    if given == "by the environment":
+        monkeypatch.setenv("RETINUE_MCP_SERVERS", json.dumps(servers))
+        options = {}
+    async with world.open([], **options) as retinue:
+        server = retinue.services.mcp.servers["mine"]
+        with contextlib.suppress(Exception):  # it is no server at all
+            await retinue.services.mcp.list_now(server, retinue.settings.mcp)
+    assert (home / "where").read_text() == str(home)
+    assert not (world.project / "ran").exists()
+
+
 async def test_a_server_of_the_persons_own_is_no_program_of_the_project(
     world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

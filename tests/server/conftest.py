@@ -14,6 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of settings that changes go to."""
     path = tmp_path / "settings" / "config.toml"
+    path.parent.mkdir()
+    path.touch()
     monkeypatch.setenv("RETINUE_CONFIG", str(path))
     for name in ("OPENAI_API_KEY", "RETINUE_MODEL", "RETINUE_SERVER_TOKEN"):
         monkeypatch.delenv(name, raising=False)

@@ -193,6 +193,7 @@ async def test_an_answer_for_more_than_one_call_says_what_it_was_for(folder: Pat
 
 async def test_a_rule_is_kept_by_an_admin_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = folder / "mine.toml"
+    file.touch()
     monkeypatch.setenv("RETINUE_CONFIG", str(file))
     async with serving(asks("a"), folder, tools=[mark], with_tokens=True) as nobody:
         run_id = await nobody.as_role("admin").ask()

@@ -95,10 +95,12 @@ def refuse_absent(db: str | None) -> None:
     """Whoever looks at a database that was named does not mean to make one."""
     from retinue.cli.checks import sqlite_path
 
+    named = "--db" if db else "RETINUE_DB"
+    db = db or os.environ.get("RETINUE_DB")
     path = sqlite_path(db) if db else None
     is_word = path is not None and db == path.name and "." not in path.name
     if path is not None and not is_word and not path.exists():
-        raise StoreError(f"there is no database {path}: look at --db. The first 'retinue ask' makes one")
+        raise StoreError(f"there is no database {path}: look at {named}. The first 'retinue ask' makes one")
 
 
 async def rows_of_folder(retinue: Retinue, limit: int, *, but: str = "") -> list[RunRow]:

@@ -60,6 +60,7 @@ class ApproveFunction:
     async def _put(
         self, approve: Approve, asked: ApprovalRequested, seconds: float, gone: asyncio.Future[None]
     ) -> None:
+        called = asyncio.get_running_loop().time()
         calling = asyncio.create_task(_outcome(approve, asked), name=f"approve {asked.approval_id}")
         try:
             await asyncio.wait({calling, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -67,7 +68,8 @@ class ApproveFunction:
             calling.cancel()  # nobody waits for it: it may not let itself be stopped
         if gone.done():
             return
-        if not calling.done():
+        late = asyncio.get_running_loop().time() - called > seconds  # one that blocks the loop is done by now
+        if late or not calling.done():
             given = _refusal(
                 asked, f"it gave no answer within {seconds:g} s (the setting approvals.callback_seconds)"
             )

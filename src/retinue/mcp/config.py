@@ -133,9 +133,10 @@ class ServerConfig:
         return top
 
     def start_folder(self, environ: Mapping[str, str], project: Path | None) -> Path:
-        """Where it starts. One of the person's own is not to find what a repository put there."""
+        """Where it starts. One of the person's own is not to find what a repository put there, be it of
+        their settings, their environment or a program."""
         folder = self.folder or project or Path("/")
-        if self.scope == "user" and self.written.cwd is None:
+        if self.scope in ("user", "program") and self.written.cwd is None:
             folder = Path.home()
         return folder / os.path.expanduser(self._filled(self.written.cwd or ".", environ))
 

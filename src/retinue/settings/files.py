@@ -39,6 +39,12 @@ def user_file() -> Path:
     return (Path(base) if base else Path.home() / ".config") / "retinue" / "config.toml"
 
 
+def named_and_absent() -> Path | None:
+    """The file that the variable names, if there is none: a slip, which would take every rule away."""
+    user = user_file()
+    return user if os.environ.get(CONFIG_VARIABLE) and not os.path.lexists(user) else None
+
+
 def find_project_file(cwd: Path) -> Path | None:
     """The nearest of them."""
     return next(find_project_files(cwd), None)

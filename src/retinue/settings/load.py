@@ -29,6 +29,7 @@ from retinue.settings.files import (
     LISTS,
     find_project_files,
     flatten,
+    named_and_absent,
     read_project_file,
     read_user_file,
     user_file,
@@ -78,6 +79,11 @@ def load(
             values[name] = value
             places[name] = origin
 
+    if absent := named_and_absent():
+        raise ConfigError(
+            f"{CONFIG_VARIABLE} names {absent}, which is not there: none of your rules would count",
+            fix=f"name the file that you mean, or {os.devnull} for none; 'retinue config set' makes one",
+        )
     user = read_user_file()
     trusted = user.trusted
     add(user.values, str(user_file()))

@@ -148,6 +148,10 @@ def make(path: Path) -> None:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         # A file that is there is never opened here: closing it again would give up the locks that any other
         # connection of this process holds on it, and another process could take its log away.
+        elif path.is_dir():
+            raise StoreError(
+                f"{path} is a folder, no database: name a file in it, like {path / 'retinue.db'}"
+            )
         elif not path.is_file():
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         elif not os.access(path, os.W_OK):
