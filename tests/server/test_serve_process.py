@@ -221,6 +221,38 @@ async def test_a_token_is_shown_once_kept_as_a_digest_and_revoked(tmp_path: Path
 
 
 @pytest.mark.slow
+async def test_tokens_that_were_made_count_at_a_later_start_that_names_none(tmp_path: Path) -> None:
+    async with Serving(tmp_path, None, "--model", "offline") as serving:
+        await serving.start()
+        assert any("everybody on this machine may come in" in line for line in serving.said)
+        assert (await get(serving, "me"))[1]["role"] == "admin"
+        await serving.end(signal.SIGTERM)
+        await serving.start("--token", "screen:watch")
+        (secret,) = serving.tokens.values()
+        await serving.end(signal.SIGTERM)
+        await serving.start()
+        assert any("nobody comes in without a token; tokens: screen (watch)" in line for line in serving.said)
+        assert (await get(serving, "me"))[0] == 401
+        assert (await get(serving, "me", Authorization="Bearer nonsense"))[0] == 401
+        assert (await get(serving, "me", Authorization=f"Bearer {secret}"))[1]["role"] == "watch"
+        await serving.end(signal.SIGTERM)
+        await serving.start("--without-tokens")
+        assert (await get(serving, "me"))[1]["role"] == "admin"
+
+
+@pytest.mark.slow
+async def test_the_server_is_not_well_when_its_database_is_gone(tmp_path: Path) -> None:
+    async with Serving(tmp_path, None, "--model", "offline") as serving:
+        await serving.start()
+        assert await get(serving, "health") == (200, {"status": "ok"})
+        for file in tmp_path.glob("log.db*"):
+            file.unlink()
+        status, said = await get(serving, "health")
+        assert (status, said["error"]["code"]) == (503, "store_failed")
+        assert serving.db not in str(said)
+
+
+@pytest.mark.slow
 async def test_another_address_than_loopback_needs_a_token(tmp_path: Path) -> None:
     async with Serving(tmp_path, None, "--model", "offline", "--host", "0.0.0.0") as serving:
         await serving.start()
@@ -248,6 +280,8 @@ async def test_a_token_can_be_set_from_outside(tmp_path: Path) -> None:
         (("--token", "alice"), "NAME:ROLE"),
         (("--token", "alice:king"), "watch, ask, approve, admin"),
         (("--host", "203.0.113.1", "--token", "a:ask"), "cannot listen"),
+        (("--host", "300.1.1.1"), "cannot listen"),
+        (("--host", "0.0.0.0", "--without-tokens"), "for loopback alone"),
         (("--revoke", "nobody"), "no token of 'nobody'"),
     ],
 )
@@ -262,6 +296,7 @@ async def test_a_mistake_is_one_line_and_a_code(tmp_path: Path, options: tuple[s
     _, err = await process.communicate()
     assert process.returncode == 2
     assert says in err.decode().splitlines()[-1]
+    assert b"shown this once" not in err, "no token is made for a server that does not start"
 
 
 def _command() -> tuple[str, ...]:

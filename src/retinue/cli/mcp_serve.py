@@ -14,7 +14,7 @@ import typer
 
 from retinue.cli import exits
 from retinue.cli import options as o
-from retinue.cli.serve import Grants, Host, Names, Port
+from retinue.cli.serve import Grants, Host, Names, Port, WithoutTokens
 from retinue.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Hosting:
     host: str | None
     port: int | None
     grants: tuple[str, ...]
+    without_tokens: bool
     names: tuple[str, ...]
     waits: bool
     model: str | None
@@ -44,6 +45,7 @@ def mcp_serve(
     host: Host = None,
     port: Port = None,
     token: Grants = None,
+    without_tokens: WithoutTokens = False,
     allow_host: Names = None,
     wait_approvals: Annotated[
         bool,
@@ -70,8 +72,10 @@ def mcp_serve(
     """
     from retinue.cli.process import log_to_stderr
 
-    if not http and (host or port is not None or token or allow_host):
-        raise ConfigError("--host, --port, --token and --allow-host are for a server", fix="add --http")
+    if not http and (host or port is not None or token or without_tokens or allow_host):
+        raise ConfigError(
+            "--host, --port, --token, --without-tokens and --allow-host are for a server", fix="add --http"
+        )
     log_to_stderr("INFO" if http else "WARNING", "%(asctime)s %(message)s")
     for name in ("httpx", "asyncio", "mcp", "uvicorn"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -79,6 +83,7 @@ def mcp_serve(
         host=host,
         port=port,
         grants=tuple(token or ()),
+        without_tokens=without_tokens,
         names=tuple(allow_host or ()),
         waits=wait_approvals,
         model=model,
@@ -128,17 +133,20 @@ async def _over_http(hosting: Hosting) -> int:
     from retinue.mcp_server.http import StartRate, endpoint
     from retinue.server.app import create_app
     from retinue.server.limits import RateLimits
-    from retinue.server.serving import serve
+    from retinue.server.serving import bind, serve
     from retinue.server.tokens import session_file
     from retinue.view.paint import note
 
     async with _opened(hosting, "ask") as retinue:
         host = hosting.host or retinue.settings.server.host
         port = retinue.settings.server.port if hosting.port is None else hosting.port
-        tokens, reread = tokens_for(host, hosting.grants, hosting.names)
         limits = RateLimits()
         hosted = HostedRuns(retinue, admit=StartRate(limits), waits=hosting.waits)
+        listening = bind(host, port)  # before a token is made: it is shown once
         async with endpoint(hosted, limits) as route:
+            tokens, reread = tokens_for(
+                host, hosting.grants, hosting.names, without_tokens=hosting.without_tokens
+            )
             app = create_app(
                 retinue,
                 tokens=tokens,
@@ -153,8 +161,7 @@ async def _over_http(hosting: Hosting) -> int:
             await serve(
                 retinue,
                 app,
-                host=host,
-                port=port,
+                listening=listening,
                 ready=lambda url: note(f"{retinue.cwd} is served at {url}/mcp, the page at {url}/", "green"),
             )
     return exits.OK

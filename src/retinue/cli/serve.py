@@ -1,7 +1,7 @@
 """`retinue serve`: the page and the API.
 
-Loopback needs no token, since whoever is at the machine is its owner; any other address does. Tokens are
-shown once, when they are made.
+Loopback needs no token, since whoever is at the machine is its owner, unless some were made before; any other
+address does. Tokens are shown once, when they are made.
 """
 
 from __future__ import annotations
@@ -38,6 +38,12 @@ Grants = Annotated[
         help="Ask for tokens, and make one for NAME: watch, ask, approve or admin; repeatable.",
     ),
 ]
+WithoutTokens = Annotated[
+    bool,
+    typer.Option(
+        "--without-tokens", help="On loopback, let in everybody as admin although there are tokens."
+    ),
+]
 Names = Annotated[
     list[str] | None,
     typer.Option("--allow-host", metavar="NAME", help="A name this server goes by; repeatable."),
@@ -51,6 +57,7 @@ class Serving:
     host: str | None
     port: int | None
     grants: tuple[str, ...]
+    without_tokens: bool
     names: tuple[str, ...]
     browser: bool
     resume: bool
@@ -67,6 +74,7 @@ def serve(
     revoke: Annotated[
         str | None, typer.Option("--revoke", metavar="NAME", help="Take a token away, then end.")
     ] = None,
+    without_tokens: WithoutTokens = False,
     allow_host: Names = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     no_resume: Annotated[
@@ -80,7 +88,8 @@ def serve(
 ) -> int:
     """Serve the page and the API, for this folder, until it is told to stop.
 
-    Without tokens only this machine can use it. Runs that were going on when it stopped go on when it starts.
+    Without tokens only this machine can use it, and everybody on it. Once tokens were made they are asked
+    for, also by a later start that names none. Runs that were going on when it stopped go on when it starts.
 
     \b
     Examples:
@@ -102,6 +111,7 @@ def serve(
         host=host,
         port=port,
         grants=tuple(token or ()),
+        without_tokens=without_tokens,
         names=tuple(allow_host or ()),
         browser=browser,
         resume=not no_resume,
@@ -120,6 +130,7 @@ async def _serve(serving: Serving) -> int:
     from retinue.cli.own_tools import tools_of
     from retinue.cli.process import make_room
     from retinue.server.app import create_app
+    from retinue.server.serving import bind
     from retinue.server.serving import serve as run_server
     from retinue.server.tokens import session_file
     from retinue.view.paint import note
@@ -138,43 +149,53 @@ async def _serve(serving: Serving) -> int:
             note(OFFLINE, "yellow")
         host = serving.host or retinue.settings.server.host
         port = retinue.settings.server.port if serving.port is None else serving.port
-        tokens, reread = tokens_for(host, serving.grants, serving.names)
-        sessions = session_file() if reread is not None else None
-        app = create_app(retinue, tokens=tokens, hosts=serving.names, reread=reread, sessions=sessions)
-        make_room()
-        await run_server(
-            retinue,
-            app,
-            host=host,
-            port=port,
-            resume=serving.resume,
-            ready=lambda url: _ready(url, str(retinue.cwd), serving.browser),
-        )
+        with bind(host, port) as listening:  # before a token is made: it is shown once
+            tokens, reread = tokens_for(
+                host, serving.grants, serving.names, without_tokens=serving.without_tokens
+            )
+            sessions = session_file() if reread is not None else None
+            app = create_app(retinue, tokens=tokens, hosts=serving.names, reread=reread, sessions=sessions)
+            make_room()
+            await run_server(
+                retinue,
+                app,
+                listening=listening,
+                resume=serving.resume,
+                ready=lambda url: _ready(url, str(retinue.cwd), serving.browser),
+            )
     return exits.OK
 
 
 def tokens_for(
-    host: str, grants: Sequence[str], names: Sequence[str]
+    host: str, grants: Sequence[str], names: Sequence[str], *, without_tokens: bool = False
 ) -> tuple[list[Token], TokenChanges | None]:
-    """The tokens it asks for, none on loopback unless they were asked for; and what becomes of them."""
+    """The tokens it asks for, none on loopback unless there are some; and what becomes of them."""
+    from retinue.errors import ConfigError
     from retinue.server import tokens
     from retinue.server.security import parse_grant
     from retinue.server.serving import is_loopback
     from retinue.view.paint import note
 
     given = tokens.from_environment(os.environ)
-    if is_loopback(host) and not (given or grants or names):
-        return [], None
     path = tokens.token_file()
+    if without_tokens and (given or grants or names or not is_loopback(host)):
+        raise ConfigError(
+            f"--without-tokens is for loopback alone, not {host}, and goes with no token and no --allow-host",
+            fix=f"leave it out, or --token, --allow-host and {tokens.VARIABLE}",
+        )
+    stored = {} if without_tokens else tokens.read(path)
+    if is_loopback(host) and not (given or grants or names or stored):
+        note("no token is asked for: everybody on this machine may come in, as admin", "dim")
+        return [], None
     wanted: list[tuple[str, Role]] = [parse_grant(grant) for grant in grants]
-    if not wanted and not given and not tokens.read(path):
+    if not wanted and not given and not stored:
         wanted = [("owner", "admin")]
     for name, secret in tokens.grant(path, wanted).items():
         note(f"the token of {name}, shown this once: {secret}", "bold")
     changes = tokens.TokenChanges(path, given)
     kept = tokens.read(path)
     shown = ", ".join(f"{token.name} ({token.role})" for token in (*kept.values(), *given))
-    note(f"tokens: {shown}", "dim")
+    note(f"nobody comes in without a token; tokens: {shown}", "dim")
     return [*kept.values(), *given], changes
 
 

@@ -93,11 +93,15 @@ async def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8484,
+    listening: socket.socket | None = None,
     resume: bool = True,
     ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until a signal says stop. `ready` is told the address once connections are taken."""
-    listening = bind(host, port)
+    """Serve until a signal says stop. `ready` is told the address once connections are taken.
+
+    `listening`: the socket, if it is there already (`bind`); it is closed at the end.
+    """
+    listening = listening or bind(host, port)
     served: Server = app.state.server
     asyncio.get_running_loop().set_exception_handler(_Trouble())
     connections = Connections(within_handles(served.limits))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.metadata import version
 
 from fastapi import APIRouter, Request, Response
 
+from retinue.errors import StoreError
 from retinue.masking import masked_text
 from retinue.server import markdown, sse
 from retinue.server.about import Health, LoggedIn, LoggedOut, Login, Me, Rendered, Texts
@@ -17,11 +19,18 @@ from retinue.server.sessions import SECONDS
 from retinue.threads import to_its_end
 
 router = APIRouter(tags=["server"])
+DATABASE_SECONDS = 5.0
+"""How long the database may take for an answer before the server is not well."""
 
 
 @router.get("/health", **for_everyone())
-async def read_health() -> Health:
-    """Whether the server answers. Says nothing else."""
+async def read_health(served: Served) -> Health:
+    """Whether the server answers and its database does. Says nothing else."""
+    try:
+        async with asyncio.timeout(DATABASE_SECONDS):
+            await served.retinue.store.run("")
+    except (StoreError, TimeoutError):
+        raise ApiError(503, "store_failed", "the database cannot be reached") from None
     return Health(status="ok")
 
 
