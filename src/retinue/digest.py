@@ -396,7 +396,7 @@ def reports_within(text: str) -> list[str]:
         return []
     try:
         body: Any = json.loads(text)
-    except ValueError:  # no JSON, or the beginning of some
+    except (ValueError, RecursionError):  # no JSON, or the beginning of some
         body = text.replace("\\n", "\n").replace('\\"', '"')
     return list(reports.framed_in("\n".join(_strings(body))).values())
 

@@ -357,7 +357,7 @@ def _source(image: Image) -> dict[str, str]:
 def _arguments(call: ToolCall) -> dict[str, Any]:
     try:
         return msgspec.json.decode(call.arguments, type=dict[str, Any])
-    except msgspec.DecodeError:  # such as a number that is too large
+    except (msgspec.DecodeError, RecursionError):  # such as a number that is too large
         return {"malformed": call.arguments}
 
 

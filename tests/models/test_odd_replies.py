@@ -15,11 +15,13 @@ import pytest
 from asking import MODEL_OF, WIRES
 
 from retinue.app import Retinue
-from retinue.events import ModelReplied
+from retinue.events import ModelReplied, ToolReturned
 from retinue.fold import fold
 from retinue.testing import FakeProvider, Script, call
 from retinue.tools.base import tool
-from retinue.types import AgentSpec, Usage
+from retinue.types import AgentSpec, ToolCall, Usage
+from retinue.view import words
+from retinue.view.question import shown_arguments
 
 pytestmark = pytest.mark.parametrize("wire", WIRES)
 
@@ -168,3 +170,20 @@ async def test_half_a_character_in_a_field_beside_the_answer_does_no_harm(
 ) -> None:
     odd = Script(text="fine", rewrite=lambda event: _BESIDE.sub(lambda found: found[0] + HALF, event))
     assert (await played(wire, server, tmp_path, odd))[0].message.text == "fine"
+
+
+@pytest.mark.parametrize("depth", [150, 1_100, 20_000])
+async def test_arguments_that_are_nested_too_deep_are_a_mistake_that_the_model_reads(
+    wire: str, server: FakeProvider, tmp_path: Path, depth: int
+) -> None:
+    if wire == "gemini" and depth > 500:
+        pytest.skip("they come as an object there, and the fake provider itself cannot write them")
+    arguments = '{"what": ' + "[" * depth + "]" * depth + "}"
+    await played(wire, server, tmp_path, Script(calls=(ToolCall(id="c1", name="look", arguments=arguments),)))
+    async with opened(wire, server, tmp_path) as retinue:
+        (row,) = await retinue.runs()
+        (told,) = [e for e in await retinue.store.events(row.run_id) if isinstance(e, ToolReturned)]
+        assert told.is_error
+        assert "levels deep" in told.text
+    assert shown_arguments(arguments)
+    assert words.arguments(arguments)

@@ -104,6 +104,6 @@ def _there(given: dict[str, Any], project: Files) -> str | None:
 def arguments_of(asked: ApprovalRequested) -> dict[str, Any]:
     try:
         value: Any = json.loads(asked.arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -369,7 +369,7 @@ def _shortcomings(report: Report) -> list[str]:
 def _object(arguments: str) -> dict[str, Any]:
     try:
         value: Any = json.loads(arguments) if arguments.strip() else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 

@@ -55,7 +55,7 @@ def _as_before(new: Any, old: Any) -> Any:
     if isinstance(new, str) and not isinstance(old, str):
         try:
             return json.loads(new)
-        except ValueError:
+        except (ValueError, RecursionError):
             return new
     if isinstance(new, list):
         was = cast("list[Any]", old) if isinstance(old, list) else []
@@ -75,7 +75,7 @@ def _as_before(new: Any, old: Any) -> Any:
 def _object(raw: str) -> dict[str, Any]:
     try:
         value: Any = json.loads(raw) if raw.strip() else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Unusable("the arguments are not valid JSON and cannot be edited") from None
     if not isinstance(value, dict):
         raise Unusable("the arguments are not an object and cannot be edited")

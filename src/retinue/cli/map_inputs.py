@@ -138,7 +138,7 @@ def _rows(kind: str, text: str, named: str) -> list[dict[str, Any]]:
 def _object(line: str, place: int) -> dict[str, Any]:
     try:
         value: Any = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"line {place} is not JSON: {error}") from None
     if isinstance(value, str):
         return {"line": value}

@@ -56,5 +56,5 @@ def _value(text: str, field: Any) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

@@ -15,7 +15,7 @@ def object_text(arguments: str) -> str:
     """The arguments as they are if they are an object, else wrapped in one."""
     try:
         _object.decode(arguments)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return wrapped(arguments) if arguments.strip() else "{}"
     return arguments
 

@@ -117,7 +117,7 @@ def read_body(body: bytes) -> Said:
     if len(body) <= LONGEST_JSON:
         try:
             return _read(msgspec.json.decode(body))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
     text = _beginning(body).decode("utf-8", "replace")
     return Said(message=" ".join(re.sub(r"<[^<>]*>", " ", text).split()))

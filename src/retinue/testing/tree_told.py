@@ -212,6 +212,6 @@ class _Reader:
 def _object(raw: str) -> dict[str, Any]:
     try:
         value: Any = json.loads(raw or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

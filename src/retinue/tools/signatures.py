@@ -307,14 +307,33 @@ def _tidy(schema: Any) -> Any:
     return schema
 
 
+MOST_LEVELS = 100
+"""How deep arguments may be nested: what reads them, shows them or checks them may go down by itself."""
+_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+
+
+def is_deeper(raw: str, most: int) -> bool:
+    """Whether a text in JSON is nested deeper than this, found without going down itself."""
+    if raw.count("[") + raw.count("{") <= most:
+        return False
+    level = 0
+    for sign in re.findall(r"[\[\]{}]", _STRINGS.sub("", raw)):
+        level += 1 if sign in "[{" else -1
+        if level > most:
+            return True
+    return False
+
+
 def parse_object(raw: str) -> dict[str, Any]:
     """The arguments a model wrote, as an object, or a `ToolError` that says what is wrong with them."""
     if not raw.strip():
         return {}
+    if is_deeper(raw, MOST_LEVELS):
+        raise ToolError(
+            f"the arguments are nested more than {MOST_LEVELS} levels deep. Send one flat JSON object."
+        )
     try:
         value: Any = json.loads(raw)
-    except RecursionError:
-        raise ToolError("the arguments are nested too deep to be read. Send one flat JSON object.") from None
     except json.JSONDecodeError as error:
         raise ToolError(
             f"the arguments are not valid JSON ({error.msg} at character {error.pos}): {raw[:200]!r}. "

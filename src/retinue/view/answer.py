@@ -41,7 +41,7 @@ def print_answer(report: Report) -> None:
 def _pretty(text: str) -> str:
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -167,7 +167,7 @@ class _Writer:
 def _json(raw: str) -> str:
     try:
         return json.dumps(json.loads(raw), indent=2, ensure_ascii=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return raw
 
 

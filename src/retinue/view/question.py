@@ -87,7 +87,7 @@ def shown_arguments(raw: str) -> list[tuple[str, str]]:
     """The arguments by name, as text. Malformed ones come as they are."""
     try:
         value: Any = json.loads(raw) if raw.strip() else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         return [("arguments", words.clean(raw))]

@@ -73,7 +73,7 @@ def failure(text: str) -> str:
     one."""
     found: _Delegated | None = None
     if text.startswith("{"):
-        with suppress(msgspec.DecodeError):
+        with suppress(msgspec.DecodeError, RecursionError):
             found = msgspec.json.decode(text, type=_Delegated)
     for one in () if found is None else (found, *found.results):
         if one.error and one.error != reports.IN_REPORT:
@@ -173,7 +173,7 @@ def arguments(raw: str, most: int = 120) -> str:
     """The arguments of a call in a few words."""
     try:
         value: Any = json.loads(raw) if raw.strip() else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return one_line(raw, most)
     if not isinstance(value, dict):
         return one_line(raw, most)

@@ -123,6 +123,6 @@ def _command(written: str) -> str:
     """The command in the arguments that a person wrote, if they can be read."""
     try:
         value: Any = json.loads(written)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     return str(cast("dict[str, Any]", value).get("command") or "") if isinstance(value, dict) else ""
