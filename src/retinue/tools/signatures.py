@@ -330,7 +330,7 @@ def parse_object(raw: str) -> dict[str, Any]:
         return {}
     if is_deeper(raw, MOST_LEVELS):
         raise ToolError(
-            f"the arguments are nested more than {MOST_LEVELS} levels deep. Send one flat JSON object."
+            f"the arguments are nested too deep: more than {MOST_LEVELS} levels deep. Send one flat object."
         )
     try:
         value: Any = json.loads(raw)
