@@ -122,7 +122,7 @@ async def test_an_approval_for_the_rest_of_a_run_is_for_what_it_said(
         await retinue.run(ROOT, "go")
     assert person.about == asked
     assert person.asked[0].rule == "act(git status)"
-    assert not mine.exists()
+    assert mine.read_text() == ""
 
 
 async def test_a_question_says_what_it_takes_and_takes_nothing_else(tmp_path: Path, mine: Path) -> None:
@@ -145,7 +145,7 @@ async def test_a_question_says_what_it_takes_and_takes_nothing_else(tmp_path: Pa
             await retinue.answer(second[0].approval_id, "approve_run", arguments='{"command": "x"}')
         await retinue.answer(second[0].approval_id, "approve")
         await retinue.wait(run_id)
-    assert not mine.exists()
+    assert mine.read_text() == ""
 
 
 async def waiting(retinue: Retinue, number: int) -> list[ApprovalRequested]:
