@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from retinue import AgentSpec, ConfigError, Limits, Retinue, ToolContext
+from retinue import AgentSpec, ConfigError, Limits, Retinue, ToolContext, tool
 from retinue.events import RunStarted
 from retinue.testing import ScriptedModel, call
 from retinue.types import ModelRequest, ToolMessage, UserMessage
@@ -122,6 +123,58 @@ async def test_with_metadata_tools_read_the_deps_of_whom_they_work_for(tmp_path:
                 deps = of_tenant(number)
                 batch = retinue.map(spec, INPUTS, deps=deps, metadata={"tenant": deps.name})
                 assert [report.text for report in await batch.reports()] == [deps.name] * 2
+
+
+def tool_of(held: Any, way: str) -> Any:
+    """A tool made for one tenant, as a factory makes it."""
+
+    def whose() -> str:
+        """Whose it is."""
+        return getattr(held, "name", held)
+
+    def given(who: Any) -> str:
+        """Whose it is."""
+        return getattr(who, "name", who)
+
+    return whose if way == "closure" else tool(name="whose")(functools.partial(given, held))
+
+
+def asks_whose(request: ModelRequest) -> Any:
+    last = request.messages[-1]
+    return last.text if isinstance(last, ToolMessage) else call("whose")
+
+
+@pytest.mark.parametrize("way", ["closure", "partial"])
+@pytest.mark.parametrize("place", ["the run", "the agent", "the program"])
+async def test_a_tool_that_was_made_for_one_tenant_gives_no_other_its_report(
+    tmp_path: Path, way: str, place: str
+) -> None:
+    for _ in range(2):
+        for number in range(3):
+            made, mine = tool_of(of_tenant(number).name, way), of_tenant(number).name
+            tools = (made,) if place == "the agent" else ("whose",)
+            spec = AgentSpec(name="asker", description="asks", prompt="You ask.", tools=tools)
+            more: dict[str, Any] = {"tools": [made]} if place == "the run" else {}
+            own = {"tools": [made]} if place == "the program" else {}
+            async with opened(tmp_path, asks_whose, **own) as retinue:
+                batch = retinue.map(spec, INPUTS, **more)
+                assert [report.text for report in await batch.reports()] == [mine] * 2
+                if number:
+                    with pytest.raises(ConfigError, match="differs in the tools"):
+                        await retinue.once("0", spec, "whose?", **more)
+                else:
+                    assert (await retinue.once("0", spec, "whose?", **more)).text == mine
+
+
+async def test_a_tool_that_holds_what_nobody_can_compare_needs_a_word_on_whose_it_is(tmp_path: Path) -> None:
+    made = tool_of(of_tenant(1), "closure")
+    spec = AgentSpec(name="asker", description="asks", prompt="You ask.", tools=(made,))
+    async with opened(tmp_path, asks_whose) as retinue:
+        with pytest.raises(ConfigError, match="what these tools hold: whose"):
+            await retinue.map(spec, INPUTS).reports()
+        ways: list[dict[str, Any]] = [{"metadata": {"tenant": "1"}}, {"name": "of 1"}, {"key": str}]
+        for said in ways:
+            assert await retinue.map(spec, INPUTS, **said).reports()
 
 
 async def test_deps_of_which_nobody_says_whose_they_are_are_refused(tmp_path: Path) -> None:

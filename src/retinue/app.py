@@ -294,8 +294,8 @@ class Retinue(Beginnings[Deps]):
         agent with its prompt, its tools and its model, the folder, the `metadata`, `instructions`,
         `attachments` and other options of the runs, the input's `key` and what is asked: the same batch,
         started again after a crash or by another process, does only what is missing. What functions do and
-        what `deps` hold is not known: with `deps`, give `metadata` that say whose they are, or a `name` or
-        `key` that does. What ended before and lacks something (`refused`,
+        what `deps` hold is not known, nor what a tool holds that is no plain value: then give `metadata` that
+        say whose they are, or a `name` or `key` that does. What ended before and lacks something (`refused`,
         `rejected`, `incomplete`) is done anew in a run of its own; with `redo=False` its report is given
         again. Another `name` does all of it anew. `prompt` makes the
         prompt of an input; without it the input is the prompt. Items come as they end, or with `ordered` as
@@ -304,7 +304,8 @@ class Retinue(Beginnings[Deps]):
         """
         title = agent.name if isinstance(agent, AgentSpec) else agent
         options = for_many_runs(options)
-        if deps is not None and not (name or key or options.get("metadata")):
+        said = bool(name or key or options.get("metadata"))
+        if deps is not None and not said:
             raise ConfigError(
                 "a stored report of a batch cannot be known by the deps that it was made with",
                 fix="say whose they are: metadata={'tenant': …}; or give a name, if all may share them",
@@ -324,7 +325,7 @@ class Retinue(Beginnings[Deps]):
             work,
             inputs,
             name=name or title,
-            scope=partial(self._work, agent, options, deps),
+            scope=partial(self._work, agent, options, deps, said=said),
             key=key,
             prompt=prompt,
             concurrency=concurrency,

@@ -314,9 +314,20 @@ class Beginnings(Instance[Deps]):
         parts = self._parts(agent if isinstance(agent, AgentSpec) else None, tools, agents)
         return first_message(self._agent(agent, parts), prompt)
 
-    async def _work(self, agent: str | AgentSpec, options: RunWith[Deps], deps: Deps | None) -> str:
-        """What the work of a batch is known by, beside its inputs: who does it, for whom, with what."""
+    async def _work(
+        self, agent: str | AgentSpec, options: RunWith[Deps], deps: Deps | None, *, said: bool
+    ) -> str:
+        """What the work of a batch is known by, beside its inputs: who does it, for whom, with what.
+
+        `said`: the program says whose it is, by metadata, a name or a key.
+        """
         asked = await self._asked(agent, options, deps)
+        unknown = sorted(name for name, held in asked.held.items() if held is None)
+        if unknown and not said:
+            raise ConfigError(
+                f"a stored report of a batch cannot be known by what these tools hold: {', '.join(unknown)}",
+                fix="say whose it is: metadata={'tenant': …}; or give a name, if all may share the reports",
+            )
         model = ""
         with contextlib.suppress(ConfigError):  # each run will say so
             model = self.services.models.main(self._settings_for(options.get("settings") or {})).name
@@ -380,6 +391,11 @@ class Beginnings(Instance[Deps]):
             told=told,
             given=given,
             files=files,
+            held={
+                each.name: each.holds
+                for each in (*self._own_tools, *parts.tools)
+                if each.holds != () and not each.ours
+            },
         )
 
     def _parts(self, spec: AgentSpec | None, tools: Sequence[Any], agents: Sequence[Any]) -> RunParts:

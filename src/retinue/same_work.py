@@ -1,8 +1,8 @@
 """Whether work is the same that was done before: a digest of all that a program says of it.
 
 Used by `Retinue.map`, for the ids of its runs, by `Retinue.once`, which refuses other work under an id that
-was given away, and by `testing.evaluate`. What a function does, what it holds
-and what is in `deps` no digest can know: whoever calls says whose they are, with metadata, a name or a key.
+was given away, and by `testing.evaluate`. What a function does and what is in `deps` no digest can know, and
+of what a tool holds only plain values: whoever calls says whose they are, with metadata, a name or a key.
 """
 
 from __future__ import annotations
@@ -61,11 +61,14 @@ def told_by(spec: AgentSpec) -> dict[str, Any]:
     return {n: getattr(spec, n) for n in spec.__struct_fields__ if n not in _MANNER_OF_AGENTS}
 
 
+TOOLS = "tools"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AskedWith:
     """What a piece of work is asked with beside its prompt. `team` are the program's agents below `spec`;
     `prompt` and `told` are the texts that functions made for it, or the functions where that is not known;
-    `given` are the options of its run."""
+    `given` are the options of its run; `held` is what the program's tools hold, by their names."""
 
     folder: str
     spec: AgentSpec
@@ -74,12 +77,16 @@ class AskedWith:
     told: object
     given: Mapping[str, Any]
     files: Sequence[Attachment]
+    held: Mapping[str, tuple[str, ...] | None]
 
     def digest(self, *more: Any) -> str:
         """What it is known by in a batch, with `more` of which it depends."""
         of_team = [told_by(each) for each in self.team]
         known = (told_by(self.spec), self.prompt, self.told, given_to(self.given), self.files)
-        return work_digest(self.folder, *more, *known, *([of_team] if of_team else []))
+        held = {name: each for name, each in self.held.items() if each}
+        return work_digest(
+            self.folder, *more, *known, *([of_team] if of_team else []), *([held] if held else [])
+        )
 
     def digests(self) -> dict[str, str]:
         """The same for one run, each by what it is of. An agent of a file is known by its name and the
@@ -92,6 +99,7 @@ class AskedWith:
             "instructions": self.told,
             "attachments": list(self.files),
             "options": given_to(given),
+            TOOLS: {name: each for name, each in self.held.items() if each},
         }
         return {name: work_digest(value) for name, value in found.items() if value}
 
@@ -117,7 +125,8 @@ def refuse_other_work(
     }
     differs = {what: None for what, is_other in changed.items() if is_other}
     if asked is not None:
-        names = sorted({*asked, *options.asked})
+        # What tools hold was not written down at first.
+        names = sorted({*asked, *options.asked} - ({TOOLS} - options.asked.keys()))
         differs |= {what: None for what in names if asked.get(what) != options.asked.get(what)}
     if differs:
         names = " and ".join(f"the {what}" for what in differs)

@@ -33,6 +33,7 @@ from retinue.parameters import check, listed, shown
 from retinue.threads import in_own_thread, is_async
 from retinue.threads import ours as is_ours
 from retinue.tools.changing import UNRECORDED, Changes
+from retinue.tools.held import held_by
 from retinue.tools.schemas import Fit
 from retinue.tools.signatures import parse_object, signature_of
 from retinue.types import (
@@ -266,6 +267,9 @@ class Tool:
     """It records by itself which files it changes; others that write are watched from outside."""
     ours: bool = False
     """It is a part of this package: what it says of itself is so, and it ends when it is told to."""
+    holds: tuple[str, ...] | None = ()
+    """What its function holds, such as the customer that it was made for; None: something that nobody can
+    write down."""
     wants: Any = None
     """The type of the `deps` that it works with; None if it needs none."""
     dials: tuple[str, ...] | None = None
@@ -413,6 +417,7 @@ def tool(
             out=out or _out(effect),
             ours=is_ours(function),
             wants=signature.wants,
+            holds=held_by(function),
         )
 
     return make if function is None else make(function)
