@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from retinue.authority.shell.allow import covers
 from shell_rules import judge, published
 
 # What would run CMD, write F or read more than the rule says, behind the documentation's own rule.
@@ -406,3 +407,31 @@ def test_who_goes_to_another_folder_behind_a_wrapper_runs_nothing_of_it(before: 
     for joint in (" && ", "; "):
         assert judge(f"{before}cd sub{joint}git status", allow=allow) == "ask"
         assert judge(f"{before}cd sub{joint}make test", allow=allow) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("command", "runs"),
+    [
+        ("git --no-pager log -3", True),
+        ("git -P --no-optional-locks log", True),
+        ("git -C . log", True),
+        ("git -C ./ --no-pager log -1", True),
+        ("git log || true", True),
+        ("git log || :", True),
+        ("git log && false", True),
+        ("git -C .. log", False),
+        ("git -C /tmp log", False),
+        ("git -C . -C .. log", False),
+        ("git -C . push", False),
+        ("git --no-pager -c a=b log", False),
+        ("git --no-pager log --output=F", False),
+        ("git --no-pager", False),
+        ("git -C .", False),
+        ("git log || true > F", False),
+        ("git log || rm x", False),
+        ("git log || X=1 true", False),
+        ("true", False),
+    ],
+)
+def test_what_is_provably_the_same_runs_under_the_rule_for_the_plain_form(command: str, runs: bool) -> None:
+    assert bool(covers(command, ("git log*",))) is runs

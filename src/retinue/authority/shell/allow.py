@@ -8,7 +8,9 @@ be meant by one of them, word by word. What a pattern means:
   words, or none. It never makes a word longer: `git difftool` is another command;
 - a star alone between words: one word that is no option;
 - a star elsewhere in a word, or `?`, or `[ab]`: within that word;
-- a pattern that is one pipeline, or more than one command, means all of it, in this order.
+- a pattern that is one pipeline, or more than one command, means all of it, in this order;
+- beside other commands `true`, `false` and `:` need no rule, and options of git that change nothing
+  (`--no-pager`, `-C .`) are looked through.
 
 Under a star, options that are known to run a program or write a file are not meant, nor builtins that
 evaluate their arguments. A pattern without a star whose text is the command's text means it in any case.
@@ -142,6 +144,8 @@ def _pipeline_by(pipeline: tuple[Simple, ...], rules: dict[str, _Compound]) -> l
         if len(rule.pipelines) == 1 and len(rule.pipelines[0]) > 1 and _all_mean(rule.pipelines[0], pipeline):
             return [text]
     for simple in pipeline:
+        if not simple.assignments and programs.does_nothing(_literals(simple)):
+            continue
         by = next(
             (
                 text
@@ -158,13 +162,21 @@ def _pipeline_by(pipeline: tuple[Simple, ...], rules: dict[str, _Compound]) -> l
     return used
 
 
+def _literals(simple: Simple) -> list[str]:
+    """Its words; empty where one is not known to the letter."""
+    return [word.text if word.literal else "" for word in simple.words]
+
+
 def _means(pattern: _Pattern, simple: Simple, *, fed: bool) -> bool:
     """`fed`: another command prints what this one reads, and the rule does not say so."""
     if pattern.assignments != simple.assignments:
         return False
     if _matches(pattern, simple.words, fed=fed):
         return True
-    texts = [word.text if word.literal else "" for word in simple.words]
+    texts = _literals(simple)
+    if same := programs.git_command(texts):
+        rest = Simple(words=(simple.words[0], *simple.words[1 + same :]), assignments=simple.assignments)
+        return _means(pattern, rest, fed=fed)
     inner = programs.wrapped(texts)
     if inner:
         rest = Simple(words=simple.words[inner:], assignments=simple.assignments)

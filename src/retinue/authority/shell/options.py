@@ -58,7 +58,11 @@ OPTIONS: dict[str, _Options] = {
     "base64": _options("output", "o"),
     "bat": _options("generate-config-file pager"),
     "black": _options("code config", "c"),
-    "cargo": _options("artifact-dir config lockfile-path logfile manifest-path out-dir target-dir", "CZ"),
+    "autopep8": _options("global-config in-place", "i"),
+    "biome": _options("apply apply-unsafe config-path fix unsafe write"),
+    "cargo": _options("artifact-dir config fix lockfile-path logfile manifest-path out-dir target-dir", "CZ"),
+    "clang-tidy": _options(named="config-file export-fixes fix fix-errors fix-notes load vfsoverlay"),
+    "codespell": _options("config write-changes", "w"),
     "coverage": _options("debug rcfile"),
     "cpio": _options("file rsh-command", "FIO"),
     "curl": _options(
@@ -95,6 +99,8 @@ OPTIONS: dict[str, _Options] = {
         " test.coverprofile test.cpuprofile test.memprofile test.mutexprofile test.outputdir test.trace"
         " toolexec trace vettool w"
     ),
+    "gofmt": _options(named="cpuprofile w"),
+    "golangci-lint": _options("config cpu-profile-path fix mem-profile-path trace-path", "c"),
     "helm": _options(named="kube-apiserver kubeconfig output-dir post-renderer registry-config"),
     "iconv": _options("output", "o"),
     "isort": _options("config-root settings-file settings-path sp"),
@@ -111,8 +117,10 @@ OPTIONS: dict[str, _Options] = {
         "cache-dir exec-arg exec-command kubeconfig log-dir log-file profile-output server", "s"
     ),
     "less": _options("log-file LOG-FILE lesskey-content lesskey-file lesskey-src", "oOkK"),
+    "ktlint": _options("baseline format output ruleset", "FR"),
     "make": _options("directory eval file makefile include-dir", "CEfI"),
     "man": _options("pager html preprocessor config-file gxditview troff-device browser", "CHPTX"),
+    "markdownlint": _options("config fix output rules", "cfor"),
     "mypy": _options(
         "any-exprs-report cache-dir cobertura-xml-report config-file custom-typeshed-dir html-report"
         " install-types junit-xml linecount-report linecoverage-report lineprecision-report"
@@ -131,6 +139,7 @@ OPTIONS: dict[str, _Options] = {
         named="CAcreateserial CAserial config engine keylogfile keyout out provider provider-path sess_out"
         " writerand"
     ),
+    "oxlint": _options("config fix fix-dangerously fix-suggestions", "c"),
     "pip": _options(
         "cache-dir cert client-cert editor index-url extra-index-url find-links keyring-provider local-log"
         " log log-file proxy python report src target",
@@ -150,12 +159,20 @@ OPTIONS: dict[str, _Options] = {
         "rsh rsync-path log-file only-write-batch write-batch partial-dir remote-option temp-dir", "eM"
     ),
     "ruff": _options("add-noqa cache-dir config fix fix-only output-file unsafe-fixes", "o"),
+    "rubocop": _options(
+        "auto-correct auto-correct-all auto-gen-config autocorrect autocorrect-all cache-root config"
+        " fix-layout init out plugin regenerate-todo require",
+        "aAcorx",
+    ),
     "scp": _options(short="FJoS"),
     "sdiff": _options("diff-program output", "o"),
     "shuf": _options("output", "o"),
+    "shfmt": _options("write", "w"),
     "sort": _options("compress-program output", "o"),
     "ssh": _options(short="EFJoSwLRD"),
     "split": _options("filter"),
+    "standard": _options("fix parser plugin"),
+    "stylelint": _options("cache-location config custom-formatter custom-syntax fix output-file", "o"),
     "sysctl": _options("load system write", "pw"),
     "systemctl": _options("host machine", "HM"),
     "tar": _options(
@@ -175,6 +192,7 @@ OPTIONS: dict[str, _Options] = {
         " post-file rejected-log save-cookies use-askpass warc-file",
         "aeOoP",
     ),
+    "yapf": _options("in-place style", "i"),
     "yq": _options("inplace security-enable-system-operator split-exp split-exp-file", "is"),
     "zip": _options("unzip-command", "T"),
 }

@@ -86,6 +86,8 @@ def runs_or_writes(words: Sequence[str], free: Sequence[bool]) -> str:
     own = _OWN.get(name)
     if own is not None and (found := own(words, free)):
         return found
+    if name not in READERS | _NAMES_WITH_AT and (found := _options_file(words, free)):
+        return found
     if found := narrowed.undone(name, words, free):
         return found
     options = options_of(name)
@@ -221,8 +223,20 @@ def _date(words: Sequence[str], free: Sequence[bool]) -> str:
 
 
 def _options_file(words: Sequence[str], free: Sequence[bool]) -> str:
-    """Options may stand in a file."""
+    """Options may stand in a file: compilers and checkers read them from `@file`."""
     return next((word for word, open_ in zip(words, free, strict=True) if open_ and word.startswith("@")), "")
+
+
+_NAMES_WITH_AT = names("bun bunx date gh git glab hg jj npm npx pnpm yarn")
+"""Programs to which `@x` is the name of something (a package, a commit, a person, a moment)."""
+
+
+def _kubectl(words: Sequence[str], free: Sequence[bool]) -> str:
+    """What it reads from a file or an address that an option names; to `logs`, the letter means to follow."""
+    if "logs" in words[:2]:
+        return ""
+    reads = re.compile(r"-[fkR]|--(?:f(?:i(?:l(?:e(?:n\w*)?)?)?)?|k(?:u(?:s\w*)?)?)(?:=|$)")
+    return next((word for word, open_ in zip(words, free, strict=True) if open_ and reads.match(word)), "")
 
 
 def _docker(words: Sequence[str], free: Sequence[bool]) -> str:
@@ -250,6 +264,7 @@ _OWN: dict[str, Callable[[Sequence[str], Sequence[bool]], str]] = {
     "date": _date,
     "docker": _docker,
     "gmake": _make,
+    "kubectl": _kubectl,
     "less": _less,
     "more": _less,
     "zless": _less,
@@ -266,7 +281,6 @@ _OWN: dict[str, Callable[[Sequence[str], Sequence[bool]], str]] = {
     "xxd": _second_file,
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     **dict.fromkeys(("mariadb", "mysql", "psql"), databases.client),
-    **dict.fromkeys(("ar", "nm", "objdump"), _options_file),
 }
 
 
@@ -375,6 +389,27 @@ def wrapped(words: Sequence[str]) -> int:
     if at >= len(words) or words[at].startswith("-") or "=" in words[at]:
         return 0
     return at
+
+
+_GIT_SAME = names("--no-pager -P --no-optional-locks")
+
+
+def git_command(words: Sequence[str]) -> int:
+    """How many words behind `git` change nothing of what it does here: `--no-pager`, `-C .`."""
+    at = 1
+    while words[0] == "git" and at < len(words):
+        if words[at] in _GIT_SAME:
+            at += 1
+        elif words[at] == "-C" and words[at + 1 : at + 2] in (["."], ["./"]):
+            at += 2
+        else:
+            break
+    return at - 1
+
+
+def does_nothing(words: Sequence[str]) -> bool:
+    """Whether a command only says yes or no: what stands behind `||`, mostly."""
+    return list(words) in (["true"], ["false"], [":"])
 
 
 def named_inside(words: Sequence[str]) -> int:
