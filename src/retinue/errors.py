@@ -3,6 +3,7 @@
     RetinueError
     ├── ToolError            the model reads it and acts on it; never ends a run
     │   ├── Refused          a limit, a rule or a person said no
+    │   ├── NoHandles        nothing could be opened for it; waited for before it is said
     │   └── ForbiddenPath    a path left the workspace or the project; audited
     ├── ModelError           a provider failed; `kind` says how, the loop decides what to do
     ├── RunError             ends one run, knows its id
@@ -76,6 +77,23 @@ class ToolError(RetinueError):
     def not_started(self) -> int:
         """Children that a limit kept from starting, so many as there were to be."""
         return self.children if self.not_run in ("limit", "time") else 0
+
+
+class NoHandles(ToolError):
+    """Nothing could be opened for a tool: this process, or the machine, has no file handle left.
+
+    `untouched`: it had done nothing by then, so that it can be done again.
+    """
+
+    def __init__(self, message: str, *, untouched: bool = False) -> None:
+        super().__init__(message)
+        self.untouched = untouched
+
+    def given_up(self) -> ToolError:
+        return ToolError(
+            f"not run: {self}; no file could be opened for a while. Raise the limit (ulimit -n)",
+            not_run="no_handles",
+        )
 
 
 class Refused(ToolError):

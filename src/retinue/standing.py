@@ -247,7 +247,7 @@ def _returned(before: Standing, event: ToolReturned) -> Standing:
         denied=int(event.not_run == "denied"),
         refused=int(event.not_run == "unattended"),
         not_started=event.not_started - event.corrects,
-        incomplete=event.unmerged,
+        incomplete=event.unmerged + int(event.not_run == "no_handles"),
     )
     return _with(before, **_lacking(before, lacks))
 
@@ -338,7 +338,7 @@ def _begins(event: StepStarted) -> bool:
 
 def _lacks(event: ToolReturned) -> bool:
     counted = event.not_started or event.corrects or event.unmerged
-    return bool(counted) or event.not_run in ("unattended", "denied")
+    return bool(counted) or event.not_run in ("unattended", "denied", "no_handles")
 
 
 def _leaves_lacking(event: ChildEnded) -> bool:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ParamSpec, cast
@@ -19,6 +19,7 @@ from retinue.clock import Clock, say
 from retinue.errors import (
     Fenced,
     ForbiddenPath,
+    NoHandles,
     Refused,
     StoreError,
     ToolError,
@@ -36,6 +37,9 @@ from retinue.types import AddressFrom, Image, Reply, ToolCall, Usage
 
 P = ParamSpec("P")
 
+HANDLE_SECONDS = 60.0
+"""How long a call waits for a file handle."""
+HANDLE_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 READING = ("read", "view")
 """Rules about these are also about a call of another tool that reads a file."""
 
@@ -184,8 +188,7 @@ async def run_tool(
             run.recorder.around(run, tool, call.id, sealed=asked.sealed),
             contextlib.nullcontext() if clock is None else clock.start(),
         ):
-            work = tool.call(arguments, about)
-            returned = await (work if tool.ours else in_own_task(work))
+            returned = await _with_handles(tool, partial(tool.call, arguments, about))
             if isinstance(returned, ToolResult):
                 private = names_in(tool.name, returned.private)
             result = _sound(tool.name, as_text(tool.name, returned))
@@ -211,6 +214,25 @@ async def run_tool(
     if tool.effect != "delegate":  # a child charges what it uses itself
         run.budget.charge_usage(result.usage)
     return result
+
+
+async def _with_handles(tool: Tool, begin: Callable[[], Awaitable[Any]]) -> Any:
+    """What a call returns. One of ours for which nothing can be opened waits for a handle, as connections to
+    models do, unless it may have done something by then."""
+    if not tool.ours:
+        return await in_own_task(begin())
+    clock = asyncio.get_running_loop().time
+    until, pause = clock() + HANDLE_SECONDS, HANDLE_PAUSE
+    while True:
+        try:
+            return await begin()
+        except NoHandles as error:
+            if not (tool.repeatable or error.untouched):
+                raise
+            if clock() + pause > until:
+                raise error.given_up() from None
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def _late(tool: Tool, clock: Clock) -> str:

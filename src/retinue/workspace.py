@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from retinue.errors import ForbiddenPath, Refused, ToolError
+from retinue.errors import ForbiddenPath, NoHandles, Refused, ToolError
 from retinue.jail import Entry, Jail
 from retinue.workspace_folder import HOME, Workspace
 
@@ -305,6 +305,8 @@ class Files:
         if error.errno == errno.EXDEV:
             return self._outside(path, home=place.home)
         name = shown(place.display)
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            return NoHandles(f"{name}: {os.strerror(error.errno)}")
         text = _EXPLAINED.get(error.errno or 0)
         if text is None:
             return ToolError(f"{name}: {os.strerror(error.errno or errno.EIO)}")

@@ -12,17 +12,19 @@ whatever is not known to be harmless stays out. That includes proxies, agents' s
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import os
 import re
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from retinue.authority.git_commands import run_from
-from retinue.errors import ToolError
+from retinue.errors import NoHandles, ToolError
 from retinue.programs import find_program
 from retinue.sandbox.commands.hide import harmless
 from retinue.sandbox.commands.launch import Commands, NotSealed, SealBroken
@@ -63,7 +65,7 @@ async def run_bash(
     seconds = min(max(timeout, 1.0), MOST_SECONDS, ctx.seconds)
     files = ctx.files
     env = environment(environ)
-    with files.folder() as folder:
+    with _folder_of(files) as folder:
         seal = None
         if ctx.sandbox != "off":
             seal = await to_its_end(_sealed, files, ctx.sandbox == "open", hidden, guarded, environ)
@@ -87,6 +89,8 @@ async def run_bash(
         except SealBroken as error:
             raise ToolError(f"the command was ended: {error}") from None
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise NoHandles("the command could not be started", untouched=True) from None
             raise ToolError(f"the command could not be started: {os.strerror(error.errno or 0)}") from None
     if (real or seal) and files.workspace is not None:
         await asyncio.to_thread(files.workspace.recount)
@@ -96,6 +100,16 @@ async def run_bash(
     return ToolResult(
         text=f"{text}{notes}[{_end(ended, seconds)}]", is_error=ended.timed_out or ended.code != 0
     )
+
+
+@contextlib.contextmanager
+def _folder_of(files: Files) -> Generator[int]:
+    """Where a command starts. Until it has started, nothing is done that could not be done again."""
+    try:
+        with files.folder() as folder:
+            yield folder
+    except NoHandles as error:
+        raise NoHandles(str(error), untouched=True) from None
 
 
 def _sealed(

@@ -19,6 +19,7 @@ NotRun = Literal[
     "limit",  # of children, depth or budget
     "time",  # what is left of it is kept to sum up
     "outcome_unknown",  # the process stopped while it ran
+    "no_handles",  # nothing could be opened for it, for as long as it could wait
 ]
 """Why a tool did not run. Who reads a log decides by this and never by what the result says."""
 AddressFrom = Literal[
