@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from retinue.ignored import REGENERATED
 from retinue.types import FileChange, FileState
 
 
@@ -72,14 +73,21 @@ def _why_left_out(path: str, old: Seen | None, new: Seen | None, before: Snapsho
     if _kind(old) == "large":
         return "its bytes were not kept, and it was " + ("removed" if new is None else "changed")
     if _kind(old) == "ignored":
-        return "ignored by git, and it was " + ("removed" if new is None else "changed")
+        return f"{_ignored_by(path)}, and it was " + ("removed" if new is None else "changed")
     if _kind(new) == "ignored":
-        return "new, and ignored by git" if old is None else "ignored by git since the command"
+        by = _ignored_by(path)
+        return f"new, and {by}" if old is None else f"{by} since the command"
     if old is None and _was_below_ignored(path, before):
-        return "ignored by git before the command"
+        return f"{_ignored_by(path)} before the command"
     if _kind(new) == "large":
         return "too large to be looked after, and it was " + ("made" if old is None else "changed")
     return ""
+
+
+def _ignored_by(path: str) -> str:
+    """Some folders are left out by their names alone, whatever git says."""
+    filled = next((part for part in path.split("/") if part in REGENERATED), "")
+    return f"not watched, as every {filled}" if filled else "ignored by git"
 
 
 def _was_below_ignored(path: str, before: Snapshot) -> bool:

@@ -76,6 +76,13 @@ class Catalogue:
     problems: tuple[Finding, ...] = ()
     broken: dict[str, Finding]
 
+    def replaced(self, trusted: TrustedFolders) -> list[LoadedAgent]:
+        """Agents of a repository that nobody trusts which go by the name of a built-in one."""
+        built_in = {file.stem for file in BUILTIN.glob("*.md")}
+        found = (each for name, each in self.agents.items() if name in built_in and each.scope == "project")
+        owners = ((each, place_of(each.path).owner) for each in found)
+        return [each for each, owner in owners if owner is None or not trusted.has(owner.path)]
+
     def get(self, name: str, own: Collection[str] = ()) -> LoadedAgent:
         """The agent of this name, or a `ConfigError` that says what is wrong or which names there are.
 

@@ -160,14 +160,20 @@ def view_for(manner: Manner) -> View:
 
 
 def warn(retinue: Retinue, *, quiet: bool) -> None:
-    """What a person should know before anything is done: settings, agents and skills that were left out."""
+    """What a person should know before anything is done: settings, agents and skills that were left out.
+
+    What a repository brought along is said in any case, to stderr: only who asks is shown nothing else.
+    """
     from retinue.view import words
     from retinue.view.paint import note
 
-    if quiet:
-        return
     for warning in retinue.loaded.warnings:
         note(f"! {warning}", "yellow")
+    for each in retinue.agents.replaced(retinue.loaded.trusted):
+        model = "" if each.spec.model == "inherit" else f", and runs on {each.spec.model!r} with your key"
+        note(f"! {each.spec.name} is the agent of {each.path}, not the built-in one{model}", "yellow")
+    if quiet:
+        return
     skills = retinue.services.skill_files.catalogue
     for what, problems in (("agent", retinue.unusable_agents()), ("skill", skills.problems)):
         broken = {problem.file for problem in problems}
