@@ -84,7 +84,7 @@ MEANT = {
     "npm ls*": (["npm ls @types/node"], ["npm ls --prefix=x"]),
     "git log *": (["git log @~3", "git log '@{u}..'"], ["git log --output=F"]),
     "mypy*": (["mypy src --strict"], ["mypy @F", "mypy src @F", "mypy --html-report=x src", "mypy --python-executable x src", "mypy --txt-rep x src"]),
-    "kubectl get*": (["kubectl get pods -A"], ["kubectl get -f http://192.0.2.1/x", "kubectl get -fhttp://192.0.2.1/x", "kubectl get --filename=F", "kubectl get -k x",
+    "kubectl get*": (["kubectl get pods -A"], ["kubectl get -f http://192.0.2.1/x", "kubectl get -fhttp://192.0.2.1/x", "kubectl get --filename=http://192.0.2.1/x", "kubectl get -k x",
         "kubectl get pods --kubeconfig=F", "kubectl get pods --server=x"]),
     "kubectl logs*": (["kubectl logs -f web"], ["kubectl logs -f web --kubeconfig=F"]),
     "curl *": (["curl -sSL https://example.org", "curl -sw '%{http_code}' y"], ["curl -o F x", "curl -sXPOST x", "curl --libcurl F x", "curl --etag-save F x", "curl -d x y",

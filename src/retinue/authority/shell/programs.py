@@ -232,10 +232,8 @@ _NAMES_WITH_AT = names("bun bunx date gh git glab hg jj npm npx pnpm yarn")
 
 
 def _kubectl(words: Sequence[str], free: Sequence[bool]) -> str:
-    """What it reads from a file or an address that an option names; to `logs`, the letter means to follow."""
-    if "logs" in words[:2]:
-        return ""
-    reads = re.compile(r"-[fkR]|--(?:f(?:i(?:l(?:e(?:n\w*)?)?)?)?|k(?:u(?:s\w*)?)?)(?:=|$)")
+    """What it reads may lie at an address; what a kustomization names, too."""
+    reads = re.compile(r".*://|-k|--k(?:u(?:s\w*)?)?(?:=|$)")
     return next((word for word, open_ in zip(words, free, strict=True) if open_ and reads.match(word)), "")
 
 
