@@ -160,7 +160,7 @@ async def test_a_tool_that_was_made_for_one_tenant_gives_no_other_its_report(
                 batch = retinue.map(spec, INPUTS, **more)
                 assert [report.text for report in await batch.reports()] == [mine] * 2
                 if number:
-                    with pytest.raises(ConfigError, match="differs in .*the tools"):
+                    with pytest.raises(ConfigError, match=r"differs in .*the tools"):
                         await retinue.once("0", spec, "whose?", **more)
                 else:
                     assert (await retinue.once("0", spec, "whose?", **more)).text == mine
