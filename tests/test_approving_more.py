@@ -242,7 +242,7 @@ async def test_a_repository_cannot_write_down_what_is_always_allowed(tmp_path: P
     keep_rule(tmp_path, "act(git status)")
     kept = mine.read_text()
     (tmp_path / "retinue.toml").write_text(kept.replace("git status", "rm -rf /"))
-    mine.unlink()
+    mine.write_text("")
     assert load(cwd=tmp_path).settings.approvals.allow == ()
 
 

@@ -89,7 +89,7 @@ async def test_tools_of_files_say_where_they_come_from_and_which_files_wait(fold
     assert [(Path(file["file"]).name, file["names"]) for file in found["waiting"]] == [
         ("mine.py", ["degrees"])
     ]
-    assert "config trust" in found["waiting"][0]["why"]
+    assert "tools trust" in found["waiting"][0]["why"]
 
 
 async def test_skills_are_listed_with_their_origin_and_what_keeps_others_from_being_used(
