@@ -122,3 +122,19 @@ async def test_a_dozen_children_are_allowed_and_the_thirteenth_is_refused(tmp_pa
     assert report.ok
     refused = [e for e in events if isinstance(e, ToolReturned) and e.not_started]
     assert refused == []
+
+
+async def test_without_a_model_the_report_is_sentences_of_the_pages_with_their_numbers(
+    tmp_path: Path,
+) -> None:
+    async with (
+        PlantedWeb({thing.path: thing.page for thing in ALL}) as site,
+        Retinue(model="offline", db="memory:", cwd=tmp_path, environ={}, settings=site.settings) as retinue,
+    ):
+        run_id = await retinue.start("research", {"question": "Who designed the Harrow Tower?"})
+        report = await retinue.wait(run_id)
+    assert "was designed by Ida Kolstad" in report.text
+    assert "not by a language model" in report.text
+    assert "## Sources" in report.text
+    assert report.claims
+    assert {claim.verdict for claim in report.claims} == {"supported"}

@@ -182,4 +182,4 @@ def _not_found(plan: ResearchPlan | None) -> str:
     if not open_:
         return ""
     lines = [f"- {each.text}" for each in open_]
-    return "## What was not found\n\n" + "\n".join(lines)
+    return "## What was not found, or is left open\n\n" + "\n".join(lines)

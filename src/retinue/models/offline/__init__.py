@@ -6,7 +6,7 @@ time, and every answer in prose ends with a line that says what wrote it. It nev
 no tool result can make it fail: what it cannot read it leaves out.
 
 Each role has a module of rules: `root`, `search`, `review`, `plan`, `facts`, `pages`, `sums`, `digest`,
-`shorten`. `deeds` are what the root does itself, `tour` is about whole projects and files.
+`shorten`, `researching`. `deeds` are what the root does itself, `tour` is about whole projects and files.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _report(scene: Scene, urls: Sequence[str]) -> Say:
     items: list[SceneItem] = []
     for number, page in enumerate(pages, 1):
         url = str(page.arguments.get("url", ""))
-        said = best_sentences(_text_of(scene, page), terms, 3 if len(pages) == 1 else 2, width=600)
+        said = best_sentences(text_of(scene, page), terms, 3 if len(pages) == 1 else 2, width=600)
         title = _title_of(page.text, url)
         if said:
             lines.append(f"- {said} [{number}]")
@@ -118,7 +118,7 @@ def _report(scene: Scene, urls: Sequence[str]) -> Say:
     return Say(text="\n".join(lines), items=tuple(items))
 
 
-def _text_of(scene: Scene, page: Done) -> str:
+def text_of(scene: Scene, page: Done) -> str:
     """The page, or what was seen of it where it was saved."""
     saved = _SAVED.search(page.text)
     if saved is None:

@@ -10,7 +10,19 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
-from retinue.models.offline import attached, deeds, digest, facts, pages, plan, review, search, sums, tour
+from retinue.models.offline import (
+    attached,
+    deeds,
+    digest,
+    facts,
+    pages,
+    plan,
+    researching,
+    review,
+    search,
+    sums,
+    tour,
+)
 from retinue.models.offline.results import clip, urls_in, without_frame
 from retinue.models.offline.scene import Done, Move, Say, Scene, Wish
 from retinue.models.offline.words import terms_of
@@ -27,6 +39,7 @@ RULES = {
     "agentic-fetch": pages.decide,
     "summarize": digest.decide_summary,
     "compare": digest.decide_comparison,
+    "research": researching.decide,
 }
 
 
@@ -253,6 +266,7 @@ def _doable(scene: Scene, agents: list[str]) -> str:
         "math-expert": ("wolfram_query",),
         "summarize": ("web_fetch", "view", "read"),
         "compare": ("web_fetch", "view", "read"),
+        "research": ("web_fetch", "web_search"),
     }
     have = set(scene.tools) | {one.name for one in scene.done}
     for agent in agents:
