@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 from typing import TYPE_CHECKING
+
+from world import COMMAND
 
 from retinue.testing import Script, call
 from retinue.testing.script import SeenRequest
@@ -100,6 +103,20 @@ async def test_a_question_does_not_take_the_keys_of_what_is_being_typed(chat: Ch
     await chat.until("no then")
     assert "yes, but not there" in await chat.screen()  # the draft is where it was
     assert not (chat.cli.folder / "a.txt").exists()
+
+
+async def test_a_question_is_put_where_the_rest_is_drawn_if_errors_go_to_a_file(chat: Chat) -> None:
+    chat.provider.add(Script(calls=(call("write", path="a.txt", content="x\n"),)), Script(text="there it is"))
+    log = chat.cli.home / "errors"
+    shell = f"exec {shlex.join(COMMAND)} chat 2> {log}"
+    await chat.start(["sh", "-c", shell], env=chat.cli.env, cwd=chat.cli.folder)
+    await chat.until("· /help")
+    await chat.say("write it")
+    await chat.until("━━ approval ")
+    await asyncio.sleep(0.3)
+    await chat.press("y")
+    await chat.until("there it is")
+    assert (chat.cli.folder / "a.txt").read_text() == "x\n"
 
 
 async def test_children_live_below_and_end_on_one_line_each(chat: Chat) -> None:

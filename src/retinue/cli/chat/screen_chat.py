@@ -6,6 +6,7 @@ Called by the command alone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import sys
 from collections.abc import Awaitable, Callable
@@ -62,7 +63,15 @@ class _Stage:
 
 
 async def screen_chat(retinue: Retinue, given: ChatGiven, resume: str, *, history: Path | None) -> int:
-    """Talk until the person leaves. What is at work then is stopped, and goes on with the next message."""
+    """Talk until the person leaves. What is at work then is stopped, and goes on with the next message.
+
+    Questions are put where the rest is drawn, also where stderr goes to a file.
+    """
+    with contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(sys.stdout):
+        return await _talked(retinue, given, resume, history)
+
+
+async def _talked(retinue: Retinue, given: ChatGiven, resume: str, history: Path | None) -> int:
     stage, completer = _Stage(), ChatCompleter()
     view = ChatView(markdown=stage.markdown, lines=stage.lines, hold=stage.hold, release=stage.release)
     asking: list[Asking] = []
