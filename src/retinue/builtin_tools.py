@@ -41,6 +41,7 @@ EXTRAS = {
     "mcp": ("mcp",),
     "acp": ("acp",),
     "chat": ("prompt_toolkit",),
+    "keys": ("keyring",),
 }
 """What each extra of the package brings."""
 

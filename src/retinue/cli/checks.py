@@ -393,8 +393,10 @@ def _keys(settings: Settings, environ: Mapping[str, str]) -> Check:
         number = len(find_keys(environ, provider.key_env)) if provider else 0
         if number:
             counts[name] = number
-    text = ", ".join(f"{name} ({number})" if number > 1 else name for name, number in counts.items())
-    return Check(group="models", name="keys", state="ok", text=text or "none in the environment")
+    told = [f"{name} ({number})" if number > 1 else name for name, number in counts.items()]
+    told += [f"{name} (in the keyring)" for name in settings.keyring]
+    text = ", ".join(told) or "none in the environment"
+    return Check(group="models", name="keys", state="ok", text=text)
 
 
 async def _reach(name: str, settings: Settings, environ: Mapping[str, str]) -> Check:
@@ -415,7 +417,7 @@ async def _reach(name: str, settings: Settings, environ: Mapping[str, str]) -> C
             provider = providers.find(provider_name, settings=settings, environ=environ)
             if provider is None:
                 return Check(group="models", name="reachable", state="note", text=f"{name}: not looked at")
-            keys, bearer = providers.keys_of(provider, environ)
+            keys, bearer = providers.keys_of(provider, environ, keyring=settings.keyring)
         check_scheme(provider)
         return await _listed(provider, keys, bearer, model)
     except ConfigError as error:

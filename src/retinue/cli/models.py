@@ -99,7 +99,7 @@ async def _listed(name: str, settings: Settings, environ: Mapping[str, str]) -> 
     from retinue.models.providers import keys_of
 
     provider = _provider(name, settings, environ)
-    keys, bearer = keys_of(provider, environ)
+    keys, bearer = keys_of(provider, environ, keyring=settings.keyring)
     pool = KeyPool(keys, provider=provider.name)
     try:
         async with Client() as client:

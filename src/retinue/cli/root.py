@@ -42,6 +42,7 @@ GROUPS = {
     "workers": "retinue.cli.workers:app",
     "approvals": "retinue.cli.approvals:app",
     "config": "retinue.cli.config:app",
+    "keys": "retinue.cli.keys:app",
 }
 
 

@@ -61,7 +61,7 @@ def connect(
         return _through_pydantic_ai(name, settings=settings, policy=policy, environ=environ)
     _check_address(provider.base_url)
     check_scheme(provider)
-    keys, bearer = providers.keys_of(provider, environ)
+    keys, bearer = providers.keys_of(provider, environ, keyring=settings.keyring)
     pool = client.keys(provider.name, keys)
     made = _Maker(provider, pool, bearer, settings, client, policy, environ)
     model = model or provider.model

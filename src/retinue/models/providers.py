@@ -6,7 +6,7 @@ change these (`[providers.NAME]`). Nothing here opens a connection.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -297,6 +297,8 @@ def found_model(settings: Settings, environ: Mapping[str, str]) -> tuple[str, st
         ]
         if names_with_key and provider.needs_key:
             return f"{provider.name}:{wanted or found.model}", f"{names_with_key[0]} is set"
+        if provider.name in settings.keyring and provider.needs_key:
+            return f"{provider.name}:{wanted or found.model}", "its key is in the keyring"
     return None
 
 
@@ -330,15 +332,24 @@ def resolve(name: str, *, current: str) -> str:
     return name
 
 
-def keys_of(provider: Provider, environ: Mapping[str, str]) -> tuple[tuple[str, ...], bool]:
-    """The provider's keys, and whether they are tokens that go into an Authorization header."""
+def keys_of(
+    provider: Provider, environ: Mapping[str, str], *, keyring: Sequence[str] = ()
+) -> tuple[tuple[str, ...], bool]:
+    """The provider's keys, and whether they are tokens that go into an Authorization header. `keyring` are
+    the providers whose key is kept there; the environment counts first."""
     found = find_keys(environ, provider.key_env)
     if not found and provider.name in _TOKENS:
         tokens = find_keys(environ, _TOKENS[provider.name])
         if tokens:
             return tokens, True
+    if not found and provider.name in keyring:
+        from retinue.models.kept_keys import account, kept
+
+        found = find_keys({"": kept(account(provider.name, provider.base_url))}, ("",))
     if not found and provider.needs_key:
         raise NoKey(
-            f"no key for {provider.name}", fix=f"set {' or '.join(provider.key_env)} in the environment"
+            f"no key for {provider.name}",
+            fix=f"set {' or '.join(provider.key_env)} in the environment, "
+            f"or 'retinue keys set {provider.name}'",
         )
     return found, False

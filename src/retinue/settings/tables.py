@@ -579,6 +579,9 @@ class Settings(SettingsTable, frozen=True, kw_only=True):
             restart=True,
         ),
     ] = "local"
+    keyring: Annotated[
+        Texts, Says("providers whose key is in the system's keyring; 'retinue keys set' writes it", "trusted")
+    ] = ()
     default_agent: Annotated[str, Says("the agent that `retinue ask` runs", "free", approver=True)] = (
         "general"
     )
