@@ -36,6 +36,7 @@ from retinue.events import (
 from retinue.programs import find_program
 from retinue.reading import read_own, text_of
 from retinue.view import words
+from retinue.view.bell import Bell
 from retinue.view.keyboard import Keyboard
 from retinue.view.live import View
 from retinue.view.paint import columns, note, paint, plain, put, rows, wants_colour
@@ -50,17 +51,36 @@ TOO_SOON = 0.25
 """Seconds in which nobody can have read a question: a key that comes sooner was meant for the last one."""
 
 
+def terminal_bell(retinue: Retinue) -> Bell:
+    """The bell of this terminal, as it is set."""
+    set_so = retinue.settings.terminal
+    return Bell(set_so.notify, set_so.notify_after, _to_terminal)
+
+
+def _to_terminal(text: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
 class _GoneError(Exception):
     """The question needs no answer from here any more."""
 
 
 class Asking:
-    """`limits` is asked about as well, if it is given: whether a limit of the provider is waited for."""
+    """`limits` is asked about as well, if it is given: whether a limit of the provider is waited for.
+    `bell` calls a person who has turned away."""
 
     def __init__(
-        self, retinue: Retinue, view: View, keyboard: Keyboard, limits: LimitWatch | None = None
+        self,
+        retinue: Retinue,
+        view: View,
+        keyboard: Keyboard,
+        limits: LimitWatch | None = None,
+        bell: Bell | None = None,
     ) -> None:
         self.retinue, self.view, self.keyboard, self.limits = retinue, view, keyboard, limits
+        self.bell = bell or terminal_bell(retinue)
         self._waited_for: set[tuple[str, int]] = set()
         self._news = asyncio.Event()
         self._given: set[str] = set()
@@ -80,11 +100,14 @@ class Asking:
             if not self._pending() and self._limit() is None:
                 continue
             await asyncio.sleep(TOGETHER)
+            if asked := self._pending():
+                self.bell.needed(f"{asked[0].tool} waits for your answer")
             await self.view.pause()
             try:
                 await self._sitting()
                 await self._ask_limit()
             finally:
+                self.bell.settled()
                 self.keyboard.use("keys")
                 self.view.go_on()
 
@@ -179,6 +202,7 @@ class Asking:
         shown, keys = time.monotonic(), offered(asked)
         while True:
             key = (await self._unless_gone(asked, self.keyboard.key())).lower()
+            self.bell.key()
             if key and time.monotonic() - shown < TOO_SOON:
                 continue
             answer: Answer | None = None

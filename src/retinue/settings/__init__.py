@@ -36,6 +36,7 @@ from retinue.settings.tables import ServerSettings as ServerSettings
 from retinue.settings.tables import Settings as Settings
 from retinue.settings.tables import SheetSettings as SheetSettings
 from retinue.settings.tables import TelemetrySettings as TelemetrySettings
+from retinue.settings.tables import TerminalSettings as TerminalSettings
 from retinue.settings.tables import UndoSettings as UndoSettings
 from retinue.settings.tables import WebSettings as WebSettings
 from retinue.settings.tables import WorkspaceSettings as WorkspaceSettings

@@ -450,6 +450,21 @@ class WorkerSettings(SettingsTable, frozen=True, kw_only=True):
     ] = 20
 
 
+class TerminalSettings(SettingsTable, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="Terminal",
+        about="How the terminal calls you",
+        docs="How the terminal calls you. See [the chat](../chat.md#when-you-are-needed).",
+    )
+    notify: Annotated[
+        Literal["bell", "desktop", "off"],
+        Says(
+            "when you are needed: the bell, also a notification of the desktop (OSC 9), or nothing", "trusted"
+        ),
+    ] = "bell"
+    notify_after: Annotated[Seconds, Says("seconds without a key before that", "trusted")] = 10
+
+
 class TelemetrySettings(SettingsTable, frozen=True, kw_only=True):
     group: ClassVar[Group] = Group(
         title="Telemetry",
@@ -603,6 +618,7 @@ class Settings(SettingsTable, frozen=True, kw_only=True):
     sheets: SheetSettings = SheetSettings()
     server: ServerSettings = ServerSettings()
     workers: WorkerSettings = WorkerSettings()
+    terminal: TerminalSettings = TerminalSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     mcp: McpSettings = McpSettings()
     providers: Annotated[dict[str, ProviderSettings], Says("more providers, by name", "trusted")] = (

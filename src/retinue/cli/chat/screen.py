@@ -12,8 +12,10 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from prompt_toolkit.application import Application, in_terminal
@@ -39,11 +41,10 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import BeforeInput
 
 from retinue.cli.chat.pasting import Pastes
+from retinue.cli.chat.pictures import clipboard_picture, pasted_picture
 from retinue.view.paint import Line, columns, cut, fit, paint, rows, wants_colour
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from prompt_toolkit.completion import Completer
 
 BUSY_FRAME = 0.125
@@ -88,6 +89,8 @@ class ChatScreen:
         self._held: contextlib.AbstractAsyncContextManager[Any] | None = None
         self._open_question = asyncio.Event()
         self._hint = ""
+        self._pictures: tempfile.TemporaryDirectory[str] | None = None
+        """Pictures of the clipboard, until the chat ends."""
         self.buffer = Buffer(
             completer=completer,
             complete_while_typing=True,
@@ -167,6 +170,7 @@ class ChatScreen:
         keys.add("c-d", filter=empty)(self._leave)
         keys.add("c-x", "c-e")(self._edit)
         keys.add("c-o")(self._open)
+        keys.add("c-v")(self._picture)
         keys.add("up")(self._up)
         keys.add("down")(self._down)
         keys.add(Keys.BracketedPaste)(self._paste)
@@ -211,7 +215,26 @@ class ChatScreen:
         self._spawn(self.talker.typed(text))
 
     def _paste(self, event: KeyPressEvent) -> None:
+        if (picture := pasted_picture(event.data)) is not None:
+            self._spawn(self.talker.typed(f"/attach {picture}"))
+            return
         self.buffer.insert_text(self._pastes.folded(event.data))
+
+    def _picture(self, event: KeyPressEvent) -> None:
+        self._spawn(self._attach_picture())
+
+    async def _attach_picture(self) -> None:
+        self._hint = "looking into the clipboard …"
+        self.app.invalidate()
+        if self._pictures is None:
+            self._pictures = tempfile.TemporaryDirectory(prefix="retinue-")
+        picture = await clipboard_picture(Path.cwd(), Path(self._pictures.name))
+        self._hint = ""
+        if picture is not None:
+            await self.talker.typed(f"/attach {picture}")
+            return
+        self._hint = "no picture in the clipboard (it is read with wl-paste, xclip or pngpaste)"
+        await self._forget_hint()
 
     def _escape(self, event: KeyPressEvent) -> None:
         self.buffer.cancel_completion()
@@ -240,6 +263,14 @@ class ChatScreen:
 
     def _spawn(self, work: Awaitable[Any]) -> None:
         self.app.create_background_task(_awaited(work))
+
+    def on_key(self, heard: Callable[[], None]) -> None:
+        """Whoever wants to know that the person is there."""
+
+        def pressed(_: object) -> None:
+            heard()
+
+        self.app.key_processor.before_key_press += pressed
 
     # -- printing above --------------------------------------------------------------------------------------
 
@@ -312,7 +343,11 @@ class ChatScreen:
             self.app.create_background_task(self._printer())
             self.app.create_background_task(self._frames())
 
-        code = await self.app.run_async(pre_run=before, handle_sigint=False)
+        try:
+            code = await self.app.run_async(pre_run=before, handle_sigint=False)
+        finally:
+            if self._pictures is not None:
+                self._pictures.cleanup()
         await self.drain()
         return code or 0
 

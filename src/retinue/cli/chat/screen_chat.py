@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from retinue.cli.asking import Asking
+from retinue.cli.asking import Asking, terminal_bell
 from retinue.cli.chat.completion import ChatCompleter
 from retinue.cli.chat.opening import open_conversation
 from retinue.cli.chat.screen import ChatScreen
 from retinue.cli.chat.session import ChatGiven, ChatSession
 from retinue.cli.chat.talk import Talk
 from retinue.cli.chat.view import ChatView
-from retinue.events import LiveEvent
+from retinue.events import LiveEvent, RunFinished
 from retinue.view.keyboard import Keyboard
 from retinue.view.paint import Line, columns, wants_colour
 from retinue.view.words import clean
@@ -76,8 +76,12 @@ async def _talked(retinue: Retinue, given: ChatGiven, resume: str, history: Path
     view = ChatView(markdown=stage.markdown, lines=stage.lines, hold=stage.hold, release=stage.release)
     asking: list[Asking] = []
 
+    bell = terminal_bell(retinue)
+
     def heard(event: LiveEvent) -> None:
         view.show(event)
+        if isinstance(event, RunFinished) and event.depth == 0:
+            bell.ended("the answer is there")
         for each in asking:
             each.hear(event)
 
@@ -85,10 +89,11 @@ async def _talked(retinue: Retinue, given: ChatGiven, resume: str, history: Path
     view.session = session
     talk = completer.talk = Talk(session, view, stage)
     stage.screen = ChatScreen(talk, completer=completer, history=history)
+    stage.screen.on_key(bell.key)
     keyboard = Keyboard.open()
     asks: asyncio.Task[None] | None = None
     if keyboard is not None:
-        asking.append(Asking(retinue, view, keyboard))
+        asking.append(Asking(retinue, view, keyboard, bell=bell))
         asks = asyncio.create_task(asking[0].run(), name="questions in the chat")
     try:
         await open_conversation(talk, resume)
