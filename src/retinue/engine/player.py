@@ -340,6 +340,8 @@ class Player:
     def played(self, tool: Tool) -> Tool:
         async def call(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
             found = self.record.results.get((ctx.run_id, ctx.call_id))
+            for denied in self.record.denied(ctx.run_id, ctx.call_id):
+                ctx.denied(denied.what, denied.detail)
             if found is None:
                 return await self.unfinished(ctx.run_id)
             await self.order.turn(found)

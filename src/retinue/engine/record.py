@@ -14,6 +14,7 @@ from typing import Any
 from retinue.engine.ended import FROM_ABOVE
 from retinue.engine.resources import memory_of
 from retinue.events import (
+    AccessDenied,
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
@@ -96,6 +97,14 @@ class Record:
     def replies(self, run_id: str) -> dict[int, ModelReplied]:
         """Of the piece that is being played: a step that failed in one is asked again in the next."""
         return {e.step: e for e in self.part(run_id) if isinstance(e, ModelReplied)}
+
+    def denied(self, run_id: str, call_id: str) -> list[AccessDenied]:
+        """What a call was kept from while it ran: paths, addresses. What kept it from running at all is
+        decided anew."""
+        log = [e for e in self.runs.get(run_id, ()) if isinstance(e, AccessDenied | ToolCalled)]
+        of_call = [e for e in log if e.call_id == call_id]
+        began = next((at for at, e in enumerate(of_call) if isinstance(e, ToolCalled)), len(of_call))
+        return [e for e in of_call[began:] if isinstance(e, AccessDenied)]
 
     def line(self, run_id: str) -> list[str]:
         """A run, its parent, the parent of that, up to the root."""
