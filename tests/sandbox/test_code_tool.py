@@ -26,7 +26,7 @@ from retinue.tools.code import (
 )
 from retinue.workspace import Files
 
-SETTINGS = CodeSettings(timeout=60, calls=5)
+SETTINGS = CodeSettings(engine="monty", timeout=60, calls=5)
 
 
 @tool
@@ -278,7 +278,7 @@ def test_the_description_tells_the_subset_the_limits_and_the_functions(sandbox: 
 
 
 def test_what_the_model_is_shown_changes_only_on_purpose() -> None:
-    rendered = description(function_names([grep, search]), CodeSettings())
+    rendered = description(function_names([grep, search]), CodeSettings(engine="monty"))
     assert rendered + "\n" == (Path(__file__).parent / "rendered" / "run_code.txt").read_text("utf-8")
 
 

@@ -66,6 +66,6 @@ async def test_one_run_may_have_another_engine_and_other_limits() -> None:
         assert "whole language" in first.tools[-1].description
         assert "99 MB" in first.tools[-1].description
         assert results(second)[0].text == "value: 1.5"
-        await retinue.run("coder", "compute")
+        await retinue.run("coder", "compute", settings={"code.engine": "monty"})
         assert "but not: `yield`" in cast.of("coder")[2].tools[-1].description
         assert "ModuleNotFoundError" in results(cast.of("coder")[3])[0].text

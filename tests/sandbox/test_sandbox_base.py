@@ -77,8 +77,10 @@ def test_a_traceback_is_of_bounded_size() -> None:
 
 
 async def test_the_engine_is_the_one_that_was_asked_for() -> None:
-    engine, notice = open_engine(CodeSettings())
+    engine, notice = open_engine(CodeSettings(engine="monty"))
     assert (engine.name, notice) == ("monty", None)
+    engine, notice = open_engine(CodeSettings())
+    assert (engine.name, notice) == ("cpython" if seal.missing() is None else "monty", None)
     engine, notice = open_engine(CodeSettings(engine="cpython"))
     if seal.missing() is None:
         assert (engine.name, notice) == ("cpython", None)

@@ -95,8 +95,10 @@ def _landlock() -> Check:
         group="tools",
         name="Landlock",
         state="ok" if version >= 1 else "note",
-        text=f"version {version}" if version >= 1 else "not there: code.engine = 'cpython' cannot be used",
-        fix="" if version >= 1 else "keep code.engine = 'monty'",
+        text=f"version {version}"
+        if version >= 1
+        else "not there: code mode has the small language of code.engine = 'monty'",
+        fix="" if version >= 1 else "a kernel from 5.13 on with Landlock gives it the whole language",
     )
 
 

@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 
 def engine_here(settings: CodeSettings) -> tuple[Literal["monty", "cpython"], str | None]:
     """The engine that these settings come to on this machine, and a notice when it is another one."""
-    if settings.engine == "cpython":
-        from retinue.sandbox.cpython import why_not
+    if settings.engine == "monty":
+        return "monty", None
+    from retinue.sandbox.cpython import why_not
 
-        missing = why_not()
-        if missing is None:
-            return "cpython", None
-        return "monty", f"code.engine = cpython is not possible here ({missing}); using monty"
-    return "monty", None
+    missing = why_not()
+    if missing is None:
+        return "cpython", None
+    asked = settings.engine == "cpython"  # auto is content with either
+    return "monty", f"code.engine = cpython is not possible here ({missing}); using monty" if asked else None
 
 
 def open_engine(settings: CodeSettings) -> tuple[Engine, str | None]:

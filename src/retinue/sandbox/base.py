@@ -1,6 +1,6 @@
 """What a sandbox is: a session that runs snippets of Python and gives back what came of them.
 
-Two engines: `monty` (an interpreter of its own, a subset of the language, the default) and `cpython` (the
+Two engines: `monty` (an interpreter of its own, a subset of the language) and `cpython` (the
 whole language in a sealed process). An engine is opened once per process; a `Sandbox` is one run's session,
 whose variables live from snippet to snippet and can be dumped and loaded again.
 

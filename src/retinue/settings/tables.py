@@ -380,8 +380,9 @@ class CodeSettings(SettingsTable, frozen=True, kw_only=True):
         title="Code", about="The sandbox", docs="Code mode. See [knowledge](../knowledge.md#code-mode)."
     )
     engine: Annotated[
-        Literal["monty", "cpython"], Says("the sandbox for code mode", "trusted", restart=True)
-    ] = "monty"
+        Literal["auto", "monty", "cpython"],
+        Says("the sandbox for code mode; auto: cpython where it can be sealed", "trusted", restart=True),
+    ] = "auto"
     timeout: Annotated[Seconds, Says("seconds one snippet may compute", "ceiling", restart=True)] = 30
     memory_mb: Annotated[int, Meta(ge=8), Says("megabytes one snippet may use", "ceiling", restart=True)] = (
         128

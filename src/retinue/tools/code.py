@@ -25,6 +25,7 @@ import msgspec
 
 from retinue.course import Course, Telling
 from retinue.errors import ToolError
+from retinue.sandbox import engine_here
 from retinue.sandbox.base import CallResult, CodeRunner, HostFunction, Sandbox, SnippetOutcome
 from retinue.settings import CodeSettings
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
@@ -335,7 +336,7 @@ def description(offered: Mapping[str, Tool], settings: CodeSettings) -> str:
         f"{settings.output} characters of output, {settings.calls} tool calls."
     )
     stubs = "\n\n".join(stub(name, each) for name, each in offered.items()) or "# no tools"
-    engine = describe(f"run_code_{settings.engine}")
+    engine = describe(f"run_code_{engine_here(settings)[0]}")
     return f"{describe('run_code')}\n\n{engine}\n\n{limits}\n\n```python\n{stubs}\n```"
 
 
