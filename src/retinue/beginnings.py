@@ -27,6 +27,7 @@ from retinue.engine.followed import followed
 from retinue.engine.fork import beginning, copied_runs, forked
 from retinue.engine.keep import copy_kept, drop_kept
 from retinue.engine.knowledge import first_agent
+from retinue.engine.naming import rename
 from retinue.engine.outbox import Spoken
 from retinue.engine.replay import Replayed, replay
 from retinue.engine.resume import SaidByPerson, TakenUpWith, hand_over, read, resume
@@ -701,6 +702,18 @@ class Beginnings(Instance[Deps]):
         """
         check(str, reason=reason)
         return await self.outbox.cancel(run_id, reason)
+
+    async def rename(self, run_id: str, label: str) -> None:
+        """Another name in lists for a workflow that nobody works on: `label`, on one line; empty for none."""
+        check(str, label=label)
+        await rename(
+            self.store,
+            self.shown,
+            run_id,
+            label,
+            taking_up=self._workflows.taking_up,
+            publish=self._publish,
+        )
 
 
 def _check_ways(

@@ -40,6 +40,7 @@ from retinue.events import (
     ModelSampled,
     Progressed,
     RunFinished,
+    RunRenamed,
     RunResumed,
     RunStarted,
     StepRetried,
@@ -538,6 +539,12 @@ def _changes_undone(story: Story, event: ChangesUndone) -> None:
     story.undone.update(event.paths)
 
 
+def _run_renamed(story: Story, event: RunRenamed) -> None:
+    node = story.node(event)
+    if node is not None:
+        node.label = event.label
+
+
 def _files_changed(story: Story, event: FilesChanged) -> None:
     if not event.void:
         story.undone.difference_update(change.path for change in event.changes)
@@ -547,6 +554,7 @@ _HANDLERS: dict[type, Callable[[Story, Any], None]] = {
     ChangesUndone: _changes_undone,
     FilesChanged: _files_changed,
     RunStarted: _run_started,
+    RunRenamed: _run_renamed,
     RunResumed: _run_resumed,
     StepStarted: _step_started,
     StepRetried: _step_retried,

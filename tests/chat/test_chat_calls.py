@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,3 +121,34 @@ def test_other_pastes_stay_text(tmp_path: Path) -> None:
     assert pasted_picture(str(tmp_path / "none.png")) is None
     assert pasted_picture("'an open quotation.png") is None
     assert pasted_picture("") is None
+
+
+async def test_a_conversation_that_is_renamed_is_listed_by_its_name(chat: Chat) -> None:
+    chat.provider.add(Script(text="one"), Script(text="two"))
+    await chat.open()
+    await chat.say("/rename too early")
+    await chat.until("there is nothing to name yet")
+    await chat.say("first question")
+    await chat.until("1 turn")
+    await chat.say("/rename about parrots")
+    await chat.until("in lists it is now: about parrots")
+    await chat.say("second question")
+    await chat.until("\ntwo")
+    assert "about parrots" in (await chat.cli("runs", "list")).out
+    assert (await chat.cli("runs", "rename", "last", "of", "ducks")).code == 0
+    assert "of ducks" in (await chat.cli("runs", "list")).out
+
+
+async def test_a_command_that_takes_long_is_told_in_the_status_line(chat: Chat) -> None:
+    chat.provider.add(Script(text="one"))
+    await chat.open()
+    await chat.say("first question")
+    await chat.until("1 turn")
+    slow = chat.cli.folder / "slow.html"  # nobody reads it yet
+    os.mkfifo(slow)
+    await chat.say(f"/export {slow}")
+    await chat.until("/export 1 s")
+    page = await asyncio.to_thread(slow.read_bytes)
+    assert b"first question" in page
+    await chat.until("written to ")
+    assert "/export 1 s" not in await chat.screen()

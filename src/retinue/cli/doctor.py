@@ -14,6 +14,7 @@ from retinue.cli import options as o
 
 if TYPE_CHECKING:
     from retinue.cli.checks import Check
+    from retinue.settings import LoadedSettings
 
 MARKS = {"ok": ("✓", "green"), "note": ("•", "yellow"), "problem": ("✗", "bold red")}
 
@@ -41,7 +42,7 @@ def doctor(
       retinue doctor --salvage-to saved.db
     """
     from retinue import settings
-    from retinue.cli.checks import Check, everything
+    from retinue.cli.checks import Check
     from retinue.errors import ConfigError
     from retinue.rules_given import check_rules
 
@@ -57,7 +58,7 @@ def doctor(
         loaded = settings.LoadedSettings(settings=settings.build(flags, dict.fromkeys(flags, "flag")))
     if salvage_to is not None:
         return _salvage(loaded, salvage_to)
-    found = asyncio.run(everything(loaded, folder))
+    found = asyncio.run(_looked_over(loaded, folder))
     if broken:  # the defaults that stand in for them are nobody's settings
         found = [check for check in found if check.group != "settings"]
     checks = [*broken, *found]
@@ -66,6 +67,14 @@ def doctor(
     else:
         _print(checks)
     return exits.FAILED if any(check.state == "problem" for check in checks) else exits.OK
+
+
+async def _looked_over(loaded: LoadedSettings, folder: Path) -> list[Check]:
+    from retinue.cli.checks import everything
+    from retinue.view.patience import told_when_slow
+
+    async with told_when_slow("looking everything over"):
+        return await everything(loaded, folder)
 
 
 def _print_json(checks: list[Check]) -> None:

@@ -97,12 +97,13 @@ async def _listed(name: str, settings: Settings, environ: Mapping[str, str]) -> 
     from retinue.models.keys import KeyPool
     from retinue.models.listing import listed_models
     from retinue.models.providers import keys_of
+    from retinue.view.patience import told_when_slow
 
     provider = _provider(name, settings, environ)
     keys, bearer = keys_of(provider, environ, keyring=settings.keyring)
     pool = KeyPool(keys, provider=provider.name)
     try:
-        async with Client() as client:
+        async with told_when_slow(f"asking {provider.base_url}"), Client() as client:
             found = await listed_models(provider, client=client, keys=pool, bearer=bearer)
     except HttpRefused as error:
         usual = "look at its key" if error.status in (401, 403) else "look at its address"

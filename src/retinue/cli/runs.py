@@ -364,10 +364,8 @@ class _EventPrinter:
 
     def show(self, event: Any) -> None:
         from retinue.events import (
-            ChangesUndone,
-            CopyLeft,
+            Beside,
             Event,
-            FilesChanged,
             RunFinished,
             RunStarted,
             encode,
@@ -379,7 +377,7 @@ class _EventPrinter:
             return
         if isinstance(event, RunStarted):
             self._agents[event.run_id] = event.spec.name
-        if event.parent_id is None and not isinstance(event, ChangesUndone | CopyLeft | FilesChanged):
+        if event.parent_id is None and not isinstance(event, Beside):
             self.over = isinstance(event, RunFinished) and not event.report.at_work
         if self.only not in (None, event.run_id):
             return

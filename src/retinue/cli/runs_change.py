@@ -159,6 +159,33 @@ def message(
     return with_retinue(db, send)
 
 
+def rename(
+    run: o.RunId,
+    name: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="The name; without, none.", show_default=False)
+    ] = None,
+    db: o.Db = None,
+) -> int:
+    """Give a workflow that nobody works on another name for lists.
+
+    \b
+    Examples:
+      retinue runs rename last "the retry question"
+      retinue runs rename last
+    """
+    from retinue.cli.opening import find_run, with_retinue
+    from retinue.view.paint import note
+
+    async def call_it(retinue: Retinue) -> str:
+        row = await find_run(retinue, run)
+        await retinue.rename(row.run_id, " ".join(name or ()))
+        return row.run_id
+
+    run_id = with_retinue(db, call_it)
+    note(f"{run_id} is called {' '.join(name)!r} in lists" if name else f"{run_id} has no name now", "green")
+    return exits.OK
+
+
 def prune(
     older_than: Annotated[
         str | None, typer.Option("--older-than", metavar="TIME", help="Nothing happened since: 30d, 12h.")
@@ -283,6 +310,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "cancel": cancel,
     "resume": resume,
     "message": message,
+    "rename": rename,
     "prune": prune,
     "delete": delete,
 }

@@ -19,11 +19,9 @@ from retinue.errors import ConfigError, Fenced, RunError
 from retinue.events import (
     QUEUE,
     AnyEvent,
+    Beside,
     CancelRequested,
-    ChangesUndone,
-    CopyLeft,
     Event,
-    FilesChanged,
     LiveEvent,
     RunFinished,
     RunStarted,
@@ -94,11 +92,7 @@ def who(taken: Taken) -> str:
 
 def refuse_if_completed(events: Sequence[AnyEvent], root_id: str) -> None:
     """A run that has nothing left to do is not taken up to do nothing."""
-    own = (
-        e
-        for e in reversed(events)
-        if e.run_id == root_id and not isinstance(e, ChangesUndone | CopyLeft | FilesChanged)
-    )
+    own = (e for e in reversed(events) if e.run_id == root_id and not isinstance(e, Beside))
     last = next(own, None)
     if isinstance(last, RunFinished) and last.report.status == "completed" and not last.report.at_work:
         raise ConfigError(

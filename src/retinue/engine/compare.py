@@ -19,13 +19,11 @@ import msgspec
 from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.events import (
     ApprovalRequested,
+    Beside,
     CallCut,
-    ChangesUndone,
     ChildEnded,
     ChildStarted,
-    CopyLeft,
     Event,
-    FilesChanged,
     GuardSpoke,
     LimitPassed,
     LimitReached,
@@ -148,8 +146,8 @@ def _grouped(events: Sequence[Event], copied: Set[tuple[str, str]]) -> dict[Grou
     for event in events:
         if isinstance(event, RunResumed | RunQueued | StepRetried | CallCut | LimitReached | LimitPassed):
             continue  # how it got there is not what came out
-        if isinstance(event, FilesChanged | ChangesUndone | CopyLeft):
-            continue  # a replay changes no file
+        if isinstance(event, Beside):
+            continue  # a replay changes no file, and nobody names it
         if (
             isinstance(event, StepStarted)
             and event.run_id in stopped

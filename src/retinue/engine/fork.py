@@ -21,14 +21,13 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    Beside,
     CallCut,
     CallReviewed,
-    ChangesUndone,
     ChildEnded,
     ChildStarted,
     ClaimsJudged,
     CopyLeft,
-    FilesChanged,
     HistoryPruned,
     MessageReceived,
     ModelReplied,
@@ -65,9 +64,7 @@ def beginning(events: Sequence[AnyEvent], at: int | None, *, goes_on: bool) -> S
             f"there is no event {at} in {root_id}: the last one is {events[-1].pos}",
             fix="'retinue runs events' lists them with their numbers",
         )
-    last = next(
-        event for event in reversed(kept) if not isinstance(event, ChangesUndone | CopyLeft | FilesChanged)
-    )
+    last = next(event for event in reversed(kept) if not isinstance(event, Beside))
     over = isinstance(last, RunFinished) and last.run_id == root_id and not last.report.at_work
     if over and not goes_on:
         raise ConfigError(

@@ -320,6 +320,13 @@ class ChangesUndone(Event, frozen=True, kw_only=True, tag="changes_undone"):
     by: str = "person"
 
 
+class RunRenamed(Event, frozen=True, kw_only=True, tag="run_renamed"):
+    """A person gave the workflow another name for lists. In the log of its root, also after its end."""
+
+    label: str = ""
+    by: str = "person"
+
+
 class CopyLeft(Event, frozen=True, kw_only=True, tag="copy_left"):
     """What a run made in its copy of the project and the project has not. Written when the run ends, and when
     it is otherwise since: merged, in whole or in part, or thrown away. In its own log, also after its end."""
@@ -588,6 +595,7 @@ AnyEvent = (
     | CodeWoken
     | FilesChanged
     | ChangesUndone
+    | RunRenamed
     | CopyLeft
     | ApprovalRequested
     | ApprovalAnswered
@@ -604,3 +612,6 @@ AnyEvent = (
     | ErrorRaised
     | RunFinished
 )
+
+Beside = ChangesUndone | CopyLeft | FilesChanged | RunRenamed
+"""What may be written to the log of a run that has ended, and opens it no more."""

@@ -30,6 +30,7 @@ from retinue.events import (
     ModelSampled,
     RunFinished,
     RunQueued,
+    RunRenamed,
     RunResumed,
     RunStarted,
     ToolCalled,
@@ -145,7 +146,13 @@ class RunRow(Struct, frozen=True, kw_only=True):
     parent_id: Annotated[str | None, Started(lambda e: e.parent_id)]
     depth: Annotated[int, Started(lambda e: e.depth), "INTEGER"]
     agent: Annotated[str, Started(lambda e: clean(e.spec.name))]
-    label: Annotated[str, Started(lambda e: clean(e.label))]
+    label: Annotated[
+        str,
+        Moved(
+            dict.fromkeys((RunStarted, RunRenamed), lambda before, e: clean(e.label)),
+            first="",
+        ),
+    ]
     task: Annotated[str, Started(lambda e: clean(e.prompt))]
     model: Annotated[str, Started(lambda e: clean(e.model))]
     status: Annotated[Status, Stands()]

@@ -20,6 +20,7 @@ from retinue.events import (
     LimitReached,
     ModelSampled,
     RunQueued,
+    RunRenamed,
     RunResumed,
     StepRetried,
 )
@@ -69,6 +70,8 @@ def noted(event: AnyEvent) -> str:
         case ChangesUndone():
             left = f"; {len(event.left)} left as they were" if event.left else ""
             return f"changes taken back by {event.by}: {len(event.paths)}{left}"
+        case RunRenamed():
+            return f"named by {event.by}: {event.label}" if event.label else f"its name taken by {event.by}"
         case CopyLeft():
             where = f" (branch {event.branch})" if event.branch else ""
             left = event.files + event.left_out

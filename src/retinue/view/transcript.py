@@ -32,6 +32,7 @@ from retinue.events import (
     ModelSampled,
     RunFinished,
     RunQueued,
+    RunRenamed,
     RunResumed,
     RunStarted,
     StepRetried,
@@ -245,6 +246,7 @@ _NOTES: dict[type, tuple[str, str]] = {
     GuardSpoke: ("yellow", "! "),
     AccessDenied: ("red", "! "),
     ChangesUndone: ("yellow", "■ "),
+    RunRenamed: ("magenta", ""),
     CopyLeft: ("yellow", "! "),
     CancelRequested: ("yellow", "■ "),
 }

@@ -72,6 +72,11 @@ class Talker(Protocol):
     def busy(self) -> bool: ...
 
     @property
+    def doing(self) -> tuple[str, float] | None:
+        """The command of the chat that is at work, and since when."""
+        ...
+
+    @property
     def asked(self) -> bool:
         """Whether a question waits for the person."""
         ...
@@ -355,7 +360,7 @@ class ChatScreen:
         was = False
         while True:
             await asyncio.sleep(BUSY_FRAME)
-            busy = self.talker.busy
+            busy = self.talker.busy or self.talker.doing is not None
             if busy or was:
                 self._tick += 1
                 self.app.invalidate()

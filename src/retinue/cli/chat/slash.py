@@ -268,6 +268,18 @@ async def _resume(talk: Talk, rest: str) -> None:
     talk.view.past(list(await talk.session.take_up(row)))
 
 
+async def _rename(talk: Talk, rest: str) -> None:
+    session = talk.session
+    if not session.run_id:
+        raise ConfigError("there is nothing to name yet", fix="say something first")
+    if not rest:
+        root = session.root
+        talk.tell(root.label if root is not None and root.label else "it has no name: /rename NAME")
+        return
+    await session.retinue.rename(session.run_id, rest)
+    talk.tell(f"in lists it is now: {words.one_line(rest, 200)}", style="dim")
+
+
 async def _export(talk: Talk, rest: str) -> None:
     from retinue.cli.exporting import exported
 
@@ -343,6 +355,7 @@ SLASHES = (
     Slash(name="compact", takes="", says="make room in it", work=_compact),
     Slash(name="skills", takes="", says="the skills there are", work=_skills),
     Slash(name="mcp", takes="", says="the MCP servers there are", work=_mcp),
+    Slash(name="rename", takes="[NAME]", says="what this conversation is called in lists", work=_rename),
     Slash(
         name="export",
         takes="[FILE]",

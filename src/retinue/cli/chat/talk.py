@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -48,6 +49,8 @@ class Talk:
         """The conversations that /resume listed last."""
         self.told: Sequence[EarlierMessage] = ()
         """The messages that /rewind listed last."""
+        self.doing: tuple[str, float] | None = None
+        """The command that is at work, and since when."""
         self._turn = asyncio.Lock()
 
     # -- as a Talker -----------------------------------------------------------------------------------------
@@ -68,18 +71,32 @@ class Talk:
 
     async def typed(self, text: str) -> None:
         """A line or more, as the person sent it."""
-        from retinue.cli.chat.slash import run_slash
-
         word = text.strip()
         try:
             if re.match(r"/[a-z]*(\s|$)", word):
-                await run_slash(self, word)
+                await self._slash(word)
             elif word.startswith("!"):
                 await self.shell(word[1:].strip())
             else:
                 await self.say(text.rstrip())
         except (RetinueError, OSError, ValueError) as error:
             self.say_error(str(error))
+
+    async def _slash(self, line: str) -> None:
+        """A command of the chat. One that takes longer than a moment is told in the status line."""
+        from retinue.cli.chat.slash import run_slash
+
+        self.doing = (line.split()[0], time.monotonic())
+        try:
+            await run_slash(self, line)
+        finally:
+            self.doing = None
+
+    @property
+    def slow(self) -> str:
+        """What the person waits for beside an answer, with its seconds; empty if it is nothing or new."""
+        since = time.monotonic() - self.doing[1] if self.doing else 0.0
+        return f"{self.doing[0]} {since:.0f} s" if self.doing and since >= 1 else ""
 
     def say_error(self, text: str) -> None:
         self.stage.lines([[(f"  ✗ {line}", "red")] for line in words.clean(text).splitlines() or [""]])
@@ -153,6 +170,8 @@ class Talk:
                 parts.append(f"{words.tokens(usage.total_tokens)} tokens")
         left = " · ".join(parts)
         waiting = len(session.story.approvals)
+        if self.slow:
+            return [(self.slow, "bold"), (f" · {left}", "dim")]
         if waiting:
             return [(f"{words.count(waiting, 'question')} for you", "bold yellow"), (f" · {left}", "dim")]
         keys = "Esc stops" if self.busy else "/help"

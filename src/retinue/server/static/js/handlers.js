@@ -415,6 +415,11 @@ function changesUndone(flow, run, event) {
   note(flow, run, event, "warning", `changes taken back by ${event.by}`, event.paths.join("\n"));
 }
 
+function renamed(flow, run, event) {
+  run.label = event.label;
+  note(flow, run, event, "info", `named by ${event.by}`, event.label);
+}
+
 function copyLeft(flow, run, event) {
   flow.changeCount += 1;
   const count = event.files + event.left_out;
@@ -479,6 +484,7 @@ export const HANDLERS = {
   access_denied: denied,
   files_changed: filesChanged,
   changes_undone: changesUndone,
+  run_renamed: renamed,
   copy_left: copyLeft,
   cancel_requested: cancelRequested,
   error_raised: raised,
