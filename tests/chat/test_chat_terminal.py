@@ -245,3 +245,62 @@ async def test_plain_lines_need_no_screen(chat: Chat) -> None:
     assert "said plainly" in ended.out
     assert "and again" in ended.out
     assert "\x1b" not in ended.out + ended.err
+
+
+async def test_planning_reads_only_in_every_conversation_and_takes_no_rule_away(chat: Chat) -> None:
+    (chat.cli.folder / "secret.txt").write_text("TOP\n")
+    config = chat.cli.home / "config" / "retinue" / "config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text('[approvals]\ndeny = ["read(secret.txt)"]\nallow = ["write"]\n')
+
+    def answer(request: SeenRequest) -> Script:
+        if isinstance(request.messages[-1], ToolMessage):
+            return Script(text=f"it said: {' '.join(m.text for m in request.messages[-2:] if m.text)[:300]}")
+        both = (call("read", path="secret.txt"), call("write", path="new.txt", content="x"))
+        return Script(calls=both)
+
+    chat.provider.handler = answer
+    await chat.open()
+    await chat.say("/plan on")
+    await chat.until("it only reads")
+    await chat.say("do both")
+    await chat.until("it said")
+    await chat.say("/new")
+    await chat.until("a new conversation")
+    await chat.say("do both again")
+    await chat.until(lambda text: text.count("it said") == 2)
+    assert not (chat.cli.folder / "new.txt").exists()
+    await chat.say("/plan off")
+    await chat.until("asks first")
+    await chat.say("and now")
+    await chat.until(lambda text: text.count("it said") == 3)
+    assert (chat.cli.folder / "new.txt").exists()
+    assert all("TOP" not in str(request.body) for request in chat.provider.requests)
+
+
+async def test_what_was_said_at_the_start_counts_for_a_conversation_that_goes_on(chat: Chat) -> None:
+    chat.provider.add(Script(text="one"), Script(text="two"))
+    await chat.open()
+    await chat.say("first")
+    await chat.until("\none")
+    await chat.press("C-d")
+    await chat.until("Pane is dead")
+    await chat.close()
+    await chat.open("--continue", "--max-cost", "0.01", "--sandbox")
+    await chat.say("second")
+    await chat.until("\ntwo")
+    ended = await chat.cli("runs", "events", "last", "--json")
+    resumed = [event for event in ended.lines if event["type"] == "run_resumed"]
+    assert resumed[-1]["settings"] == {"limits.max_cost": 0.01, "approvals.sandbox": "project"}
+
+
+async def test_a_shell_command_is_waited_for_alone_and_ctrl_c_is_for_it(chat: Chat) -> None:
+    await chat.open()
+    await chat.say("!sleep 300 & echo began")
+    await chat.until("began")
+    await chat.say("!sleep 300")
+    await chat.until(lambda text: "sleep 300" not in text.splitlines()[-1])
+    await asyncio.sleep(0.5)
+    await chat.press("C-c")
+    await chat.say("/help")
+    await chat.until("what can be typed here")

@@ -69,6 +69,7 @@ def chat(
       retinue chat --resume last --plain
     """
     from retinue.cli.chat.session import ChatGiven
+    from retinue.errors import ConfigError
 
     given = ChatGiven(
         agent=agent,
@@ -78,6 +79,10 @@ def chat(
         settings=flags.settings,
         strict_sources=flags.strict_sources,
     )
+    if (continue_ or resume) and (flags.effort or flags.strict_sources or flags.label):
+        raise ConfigError(
+            "--effort, --strict-sources and --label are for a conversation that begins", fix="leave them out"
+        )
     asked = ChatAsked(given=given, flags=flags, resume="here" if continue_ else resume, plain=plain)
     return asyncio.run(_chat(asked))
 

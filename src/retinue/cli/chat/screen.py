@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import ThreadedCompleter
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, InMemoryHistory
@@ -97,7 +98,7 @@ class ChatScreen:
         self._pictures: tempfile.TemporaryDirectory[str] | None = None
         """Pictures of the clipboard, until the chat ends."""
         self.buffer = Buffer(
-            completer=completer,
+            completer=ThreadedCompleter(completer),
             complete_while_typing=True,
             history=FileHistory(str(history)) if history is not None else InMemoryHistory(),
             multiline=True,
@@ -215,7 +216,8 @@ class ChatScreen:
         text = self._pastes.unfolded(buffer.text)
         if not text.strip():
             return
-        buffer.reset(append_to_history=True)
+        buffer.history.append_string(text)  # whole: what a paste was folded to means nothing later
+        buffer.reset()
         self._hint = ""
         self._spawn(self.talker.typed(text))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from retinue.cli.opening import rows_of_folder, same_folder
 from retinue.errors import ConfigError
-from retinue.events import AnyEvent, Event, LiveEvent, MessageReceived, RunStarted
+from retinue.events import AnyEvent, Event, LiveEvent, MessageReceived, RunResumed, RunStarted
 from retinue.store.base import RunRow
 from retinue.story import Node, Story
 from retinue.types import Effort, Report
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 Heard = Callable[[LiveEvent], None]
 How = Literal["begun", "told"]
+DENY, THRESHOLD = "approvals.deny", "context.threshold"
 PLAN_DENIES = ("effect:write", "effect:execute")
 """What planning keeps from running."""
+MAKE_ROOM = 0.01
+"""The share of the context above which old turns go, for one message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,17 @@ class EarlierMessage:
     before: int
 
 
+def _in_force(events: Sequence[AnyEvent]) -> dict[str, Any]:
+    """The settings that a conversation was begun with, and those that it was given since."""
+    found: dict[str, Any] = {}
+    for event in events:
+        if isinstance(event, RunStarted) and event.depth == 0:
+            found |= event.options.settings
+        elif isinstance(event, RunResumed) and event.depth == 0:
+            found |= event.settings
+    return found
+
+
 class ChatSession:
     """The conversation that is on the screen. Another one can take its place: `new`, `take_up`, `rewind`."""
 
@@ -62,8 +76,9 @@ class ChatSession:
         self.story = Story()
         self.told = heard
         self._stop = retinue.hear(self._hear)
-        self._changed: dict[str, Any] = {}
-        """Settings that differ from those of the conversation, for what is said next."""
+        self._in_force: dict[str, Any] = {}
+        """The settings of its own that the conversation has by its log."""
+        self._compacting, self._threshold = False, retinue.settings.context.threshold
         self._model_changed = False
         self._held: list[LiveEvent] | None = None
         """What is heard while the past of a conversation is read."""
@@ -114,7 +129,7 @@ class ChatSession:
                 run_id=self.run_id,
                 label=self.given.label,
                 attachments=attachments,
-                settings={**self.given.settings, **self._changed},
+                settings=self._wanted(),
                 strict_sources=self.given.strict_sources,
                 effort=self.effort,
                 model=self.model or None,
@@ -131,29 +146,46 @@ class ChatSession:
             message=text,
             attachments=attachments,
             model=self.model if self._model_changed else None,
-            settings=self._changed or None,
+            settings=self._differing() or None,
         )
         self._settled()
 
+    def _wanted(self) -> dict[str, Any]:
+        """The settings that the next message is to be answered with, as far as they are the chat's."""
+        wanted = dict(self.given.settings)
+        own = self.retinue.settings.approvals.deny
+        if self.planning or DENY in self._in_force:
+            wanted[DENY] = [*own, *(PLAN_DENIES if self.planning else ())]
+        if self._compacting:
+            wanted[THRESHOLD] = MAKE_ROOM
+        elif self._in_force.get(THRESHOLD) == MAKE_ROOM:
+            wanted[THRESHOLD] = self._threshold
+        return wanted
+
+    def _differing(self) -> dict[str, Any]:
+        """Those of them that the log of the conversation does not have."""
+        return {name: value for name, value in self._wanted().items() if self._in_force.get(name) != value}
+
     def _settled(self) -> None:
-        """What was changed for the message that was just said is in the log now."""
-        compacted = "context.threshold" in self._changed
-        self._model_changed, self._changed = False, {}
-        if compacted:  # for that one message
-            self._changed["context.threshold"] = self.retinue.settings.context.threshold
+        """What the message that was just said was to be answered with is in the log now."""
+        self._in_force |= self._wanted()
+        self._model_changed = self._compacting = False
 
     def use_model(self, name: str) -> None:
         """For what is said from now on."""
         self.model, self._model_changed = name, True
 
     def plan(self, on: bool) -> None:
-        """From the next message on: only what reads, or everything again."""
+        """From the next message on: only what reads, or everything again. What rules deny stays denied."""
+        self._refuse_at_work()
         self.planning = on
-        self._changed["approvals.deny"] = [*PLAN_DENIES] if on else []
 
     def compact(self) -> None:
         """With the next message, old turns are dropped or summed up."""
-        self._changed["context.threshold"] = 0.01
+        self._refuse_at_work()
+        if THRESHOLD not in self._in_force or self._in_force[THRESHOLD] != MAKE_ROOM:
+            self._threshold = self._in_force.get(THRESHOLD, self.retinue.settings.context.threshold)
+        self._compacting = True
 
     async def stop(self, reason: str = "stopped by the person") -> bool:
         """End the turn; what was found so far is kept, and the conversation goes on with the next."""
@@ -167,7 +199,7 @@ class ChatSession:
     def new(self) -> None:
         """The next message begins another conversation. The last one stays as it is."""
         self._refuse_at_work()
-        self.run_id, self.story = "", Story()
+        self.run_id, self.story, self._in_force = "", Story(), {}
 
     async def take_up(self, row: RunRow) -> Sequence[AnyEvent]:
         """Go on with an earlier conversation. Returns all that happened in it."""
@@ -180,6 +212,8 @@ class ChatSession:
         root = self.root
         if root is not None:
             self.agent, self.model = root.agent, root.model
+        if self.given.model:
+            self.use_model(self.given.model)
         if row.completed_at is None and await self.retinue.abandoned(row.root_id):
             await self.retinue.resume(row.root_id)  # it was cut off: what it was at goes on
         return shown
@@ -193,6 +227,8 @@ class ChatSession:
             shown += [cast("AnyEvent", self.story.apply(event)) for event in events]
         finally:
             held, self._held = self._held, None
+        self._in_force = _in_force(shown)
+        self.planning = set(PLAN_DENIES) <= set(self._in_force.get(DENY, ()))
         last = shown[-1].pos if shown else 0
         for event in held:
             if not isinstance(event, Event) or event.pos > last:
@@ -222,9 +258,13 @@ class ChatSession:
         """Say something else in the place of a message: in a copy that ends before it. The old one stays."""
         self._refuse_at_work()
         if not said.before:
-            self.run_id, self.story = "", Story()
+            self.new()
             await self._begin(text, ())
             return
+        events = await self.retinue.store.events(self.run_id)
+        then = _in_force([event for event in events if event.pos <= said.before])
+        if self.planning and not set(PLAN_DENIES) <= set(then.get(DENY, ())):
+            raise ConfigError("there it was not planning yet", fix="/plan off, then /rewind")
         forked = await self.retinue.fork(self.run_id, at=said.before, message=text)
         await self._read(forked)
 

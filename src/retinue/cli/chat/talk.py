@@ -7,8 +7,10 @@ plain lines). Errors of a message are said and end nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
+import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 MOST_OUTPUT = 20_000
 """Characters of a shell command's output that go along with the next message."""
+LAST_WORDS = 0.3
+"""Seconds in which a command that has ended may still be heard: what it left behind may hold its output."""
 MENTION = re.compile(r"(?<!\S)@(\S+)")
 
 
@@ -192,15 +196,36 @@ def _default(session: ChatSession) -> str:
 
 
 async def _run_shell(command: str, folder: Path) -> str:
+    """What it printed until it ended; Ctrl-C is for it, and what it leaves in the background goes on."""
     shell = os.environ.get("SHELL") or "/bin/sh"
-    process = await asyncio.create_subprocess_exec(
-        shell, "-c", command, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    assert process.stdout is not None
+    reading, writing = os.pipe()  # of our own: asyncio would wait for whoever else holds it
+    try:
+        process = await asyncio.create_subprocess_exec(
+            shell, "-c", command, cwd=folder, stdout=writing, stderr=writing
+        )
+    finally:
+        os.close(writing)
     printed: list[bytes] = []
-    while chunk := await process.stdout.read(65536):
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+    def read() -> None:
+        chunk = os.read(reading, 65536)
+        if not chunk:
+            loop.remove_reader(reading)
+            over.set()
+            return
         os.write(1, chunk)
         if sum(map(len, printed)) < 4 * MOST_OUTPUT:
             printed.append(chunk)
-    await process.wait()
+
+    loop.add_reader(reading, read)
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    try:
+        await process.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), LAST_WORDS)
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        loop.remove_reader(reading)
+        os.close(reading)
     return b"".join(printed).decode("utf-8", "replace").rstrip("\n")
