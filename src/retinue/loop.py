@@ -180,6 +180,8 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
                 text = digest.nothing_found(run.state, ending.incomplete or "")
             checked = await context.check_sources(run, text, judge=ending.answered)
             closing = await run.closing(run)
+            if ending.answered:
+                await run.answer_due(run.state.step, True)
             told = replace(ending, text=text + closing.text, of_copy=len(closing.text), in_copy=closing.files)
             told = replace(told, work=closing.work)
             return told, checked, stopped
@@ -235,6 +237,8 @@ async def _work(run: Run) -> Ending:
         _stop_if_told(run)
         if not await _may_read(run) and run.state.stopped is not None:
             return _stopped_by(run.state.stopped)
+        if run.state.answer is not None:
+            await run.answer_due(run.state.step, False)
         answer = run.state.answer
         if answer is not None:
             ending = await _consider(run, answer)

@@ -381,6 +381,10 @@ async def always_due(what: int | str) -> None:
     """Nothing is played back: a step or a call begins as soon as it can."""
 
 
+async def always_over(step: int, ends: bool) -> None:
+    """Nothing is played back: an answer is considered, and is the end, as soon as it is there."""
+
+
 def not_recorded(call_id: str) -> None:
     """Nothing is played back: a tool says itself which private data a call brings."""
 
@@ -473,6 +477,9 @@ class Run:
     """In a replay: waits until a step began then, so that it is asked with what it was asked with."""
     call_due: Callable[[str], Awaitable[None]] = always_due
     """In a replay: waits for the end of the run, if it was stopped then before it came to this call."""
+    answer_due: Callable[[int, bool], Awaitable[None]] = always_over
+    """In a replay: waits until the answer of a step was considered then, or was the end if that comes now, so
+    that it is no answer any more if a child had reported by then."""
     brings: Callable[[str], tuple[str, ...] | None] = not_recorded
     """In a replay: the private data that a call was said to bring when it began then."""
     corrections: int = 2

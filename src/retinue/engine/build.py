@@ -37,7 +37,7 @@ from retinue.instructions import NestedInstructions
 from retinue.mcp.search import search_tool
 from retinue.mcp.tools import server_of
 from retinue.models.base import Model, lacking
-from retinue.run import Run, RunLog, SystemPrompt, no_guidance, not_recorded, storable
+from retinue.run import Run, RunLog, SystemPrompt, always_over, no_guidance, not_recorded, storable
 from retinue.run_state import RunState
 from retinue.skills import Skill
 from retinue.tools.base import Tool
@@ -297,6 +297,7 @@ def build(
         metadata=config.options.metadata,
         due=played.due if played is not None else partial(workflow.tree.due, run_id),
         call_due=played.call_due if played is not None else partial(workflow.tree.due, run_id),
+        answer_due=played.answer_due if played is not None else always_over,
         brings=played.brings if played is not None else not_recorded,
         in_copy=workflow.isolation.copies(spec, parent),
         recorded_ms=played.duration_ms if played is not None else None,

@@ -38,7 +38,16 @@ from retinue.guards import AnyGuard
 from retinue.mcp.servers import TreeServers
 from retinue.mcp.tools import server_of
 from retinue.models.base import WHO_HAS, Model, identify, lacking
-from retinue.run import Closing, Run, RunGuards, SystemPrompt, always_due, no_guidance, not_recorded
+from retinue.run import (
+    Closing,
+    Run,
+    RunGuards,
+    SystemPrompt,
+    always_due,
+    always_over,
+    no_guidance,
+    not_recorded,
+)
 from retinue.sandbox.base import Sandbox
 from retinue.settings import Ceiling, Settings
 from retinue.shadow import Shadow
@@ -122,6 +131,8 @@ class Played:
     """The private data that a call was said to bring then, by its id."""
     due: Callable[[int], Awaitable[None]] = always_due
     """Waits until a step began then."""
+    answer_due: Callable[[int, bool], Awaitable[None]] = always_over
+    """Waits until the answer of a step was considered then, or was the end."""
     call_due: Callable[[str], Awaitable[None]] = always_due
     """Waits for the end of the run, if it was stopped then before it came to this call."""
     closing: Callable[[Run], Awaitable[Closing]]

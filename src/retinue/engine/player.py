@@ -7,6 +7,7 @@ model that says what was said.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -193,6 +194,7 @@ class Player:
             guards=PlayedGuards.of(self.record.runs[run_id]),
             due=partial(self._step_due, run_id),
             call_due=partial(self._call_due, run_id),
+            answer_due=partial(self._answer_due, run_id),
             closing=self._closing,
         )
 
@@ -313,6 +315,18 @@ class Player:
             await self.order.turn(then)
         if step == 1:
             self.deliver(run_id, 0, "replied")
+
+    async def _answer_due(self, run_id: str, step: int, ends: bool) -> None:
+        """In its turn: children in the background may have reported between an answer and what became of it.
+
+        They may need the slot of their parent for that."""
+        then = self.record.after_answer(run_id, step, ends=ends)
+        tree = self.workflow.tree if self.workflow else None
+        if then is None or tree is None:
+            return
+        waits = any(live.background for live in tree.running_below(run_id))
+        async with tree.resting(run_id) if waits else contextlib.nullcontext():
+            await self.order.turn(then)
 
     async def _call_due(self, run_id: str, call_id: str) -> None:
         """Where nothing came of a call of a run that was stopped, it was stopped before that.

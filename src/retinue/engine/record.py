@@ -22,6 +22,7 @@ from retinue.events import (
     CancelRequested,
     ChildEnded,
     ChildStarted,
+    ClaimsJudged,
     ErrorRaised,
     Event,
     MessageReceived,
@@ -175,10 +176,35 @@ class Record:
         part = self.part(run_id)
         for event in self.events:
             mine = isinstance(event, ErrorRaised | RunFinished) and event in part
-            dismissed = isinstance(event, CancelRequested) and event.by in FROM_ABOVE
-            if mine or (dismissed and run_id in self.line(event.run_id)[1:2]):
+            if mine or self._dismissed(event, run_id):
                 return event
         return None
+
+    def after_answer(self, run_id: str, step: int, *, ends: bool) -> AnyEvent | None:
+        """What a run did first after its answer of this step, by itself; or, if it `ends`, whether it did:
+        its report, or the next step."""
+        log = iter(self.events)
+        for event in log:
+            if event.run_id == run_id and isinstance(event, ModelReplied) and event.step == step:
+                break
+        for event in log:
+            mine = event.run_id == run_id
+            if mine and isinstance(event, StepStarted | RunFinished):
+                return event
+            if not ends and (_own_doing(event) if mine else self._dismissed(event, run_id)):
+                return event
+        return None
+
+    def _dismissed(self, event: AnyEvent, run_id: str) -> bool:
+        """Whether a run stopped a child of its own because it ends."""
+        stopped = isinstance(event, CancelRequested) and event.by in FROM_ABOVE
+        return stopped and run_id in self.line(event.run_id)[1:2]
+
+
+def _own_doing(event: AnyEvent) -> bool:
+    """Whether a run wrote this by itself, and it did not come from elsewhere."""
+    told = isinstance(event, MessageReceived) and event.sender == "system" and bool(event.about)
+    return told or isinstance(event, ErrorRaised | ClaimsJudged)
 
 
 def _without_memory(began: RunStarted) -> tuple[str, ...]:
