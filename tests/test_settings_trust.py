@@ -114,6 +114,7 @@ def test_what_could_send_work_elsewhere_or_allow_more_counts_only_where_it_is_tr
     assert {name for name, one in settings.declared().items() if one.says.trust == "trusted"} == {
         *("db", "model", "small_model", "providers", "prices", "approvals.allow", "approvals.auto_risk"),
         "mcp.sampling",
+        *("sources.judge", "keyring", "terminal.notify", "terminal.notify_after"),
         *(
             "engine",
             "workers.queue",

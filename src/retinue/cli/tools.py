@@ -53,6 +53,7 @@ def _of_runs(retinue: Retinue) -> list[Tool]:
     from retinue.delegate import agent_tool, delegation_tools
     from retinue.engine.isolation import merge_tool
     from retinue.mcp.search import search_tool
+    from retinue.research.tools import research_tools
     from retinue.tools.notes import Notes, notes_tools
     from retinue.tools.sheets import Workbook, sheet_tools
     from retinue.tools.skills import skill_tool
@@ -62,6 +63,7 @@ def _of_runs(retinue: Retinue) -> list[Tool]:
         *notes_tools(Notes(None)),
         *sheet_tools([Workbook(name="", sheets=())]),
         skill_tool(tuple(retinue.services.skill_files.catalogue.skills.values())),
+        *research_tools(nobody),
         *delegation_tools(nobody),
         merge_tool(nobody, nobody),
         search_tool(()),

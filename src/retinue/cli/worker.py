@@ -124,14 +124,14 @@ async def _listen(one: Worker, retinue: Retinue, where: str | None) -> asyncio.S
     from retinue.errors import ConfigError
     from retinue.store.postgres import PostgresStore
     from retinue.view.paint import note
-    from retinue.worker.health import Health
+    from retinue.worker.health import WorkerHealth
 
     host, _, port = where.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise ConfigError(f"{where!r} is no port to answer at", fix="--health 9090, or --health 0.0.0.0:9090")
     assert isinstance(retinue.store, PostgresStore)
     try:
-        server = await Health(one, retinue.store).listen(host or "127.0.0.1", int(port))
+        server = await WorkerHealth(one, retinue.store).listen(host or "127.0.0.1", int(port))
     except OSError as error:
         raise ConfigError(f"cannot listen at {where}: {error.strerror}", fix="choose another port") from None
     at = server.sockets[0].getsockname()

@@ -16,9 +16,13 @@ from retinue.masking import masked
 _DB: ContextVar[str] = ContextVar("retinue_db", default="")
 _CWD: ContextVar[str] = ContextVar("retinue_cwd", default="")
 
-_OF_DB = frozenset({"acp", "ask", "chat", "doctor", "eval", "map", "run", "runs", "serve", "stats"})
+_OF_DB = frozenset(
+    {"acp", "ask", "chat", "doctor", "eval", "map", "research", "run", "runs", "serve", "stats", "worker"}
+    | {"workers"}
+)
 _OF_CWD = frozenset(
-    {"agents", "ask", "chat", "config", "doctor", "eval", "map", "mcp", "run", "serve", "skills", "tools"}
+    {"agents", "ask", "chat", "config", "doctor", "eval", "keys", "map", "mcp", "models", "research", "run"}
+    | {"serve", "setup", "skills", "tools", "worker"}
 )
 _EACH: dict[str, frozenset[str]] = {
     "approvals list": frozenset({"db"}),

@@ -25,7 +25,7 @@ KEPT_SECONDS = 15.0
 """Sums over all runs are read no more often than that."""
 
 
-class Health:
+class WorkerHealth:
     """The answers of one worker."""
 
     def __init__(self, worker: Worker, store: PostgresStore) -> None:
