@@ -123,12 +123,15 @@ async def test_where_nothing_is_found_it_says_what_to_do_once_and_looks_again_la
     newcomer: Newcomer,
 ) -> None:
     newcomer.place()
+    newcomer.columns = 60
     await newcomer.begin()
     text = await newcomer.until("· /help")
-    assert "None was found here" in text
+    assert text.index("by rules, offline.") < text.index("Retinue · general")
+    assert "\n  runs commands, and has other agents do parts of the work.\n" in text  # not wrapped
+    assert "found none here" in text
     await newcomer.leave()
     await newcomer.begin()
-    assert "None was found here" not in await newcomer.until("· /help")
+    assert "found none here" not in await newcomer.until("· /help")
     await newcomer.leave()
     newcomer.cli.env["ANTHROPIC_API_KEY"] = "sk-ant-none"
     await newcomer.begin()

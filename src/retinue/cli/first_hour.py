@@ -30,16 +30,18 @@ MOST_OFFERED = 12
 TOLD, ANSWERED = "told", "answered"
 
 ABOUT = """\
-Retinue is an assistant with a staff, here in your terminal.
-  Ask in your own words. It reads your files, looks things up, runs commands,
-  and hands parts of the work to other agents, which you see at work below.
-  It asks you before it changes anything; /undo takes changes of files back.
-  What you say, and what it reads for you, is sent to the model you choose."""
+Retinue: an assistant with a staff, here in your terminal.
+  Ask in your own words. It reads files, looks things up,
+  runs commands, and has other agents do parts of the work.
+  It asks before it changes anything; /undo restores files.
+  What you say and what it reads goes to the model you use."""
 NOTHING = """\
-It needs a language model. None was found here: no key, no server of your own.
-  export ANTHROPIC_API_KEY=…      or OPENAI_API_KEY, GEMINI_API_KEY, …
-  ollama serve                    or LM Studio, llama.cpp, vLLM
-Then start it again: it finds them. Until then it answers by rules, offline."""
+It needs a language model, and found none here. Either
+  export ANTHROPIC_API_KEY=…   (or OPENAI_…, GEMINI_…)
+  ollama serve                 (LM Studio, llama.cpp, vLLM)
+and start it again: it finds them. Until then it answers
+by rules, offline."""
+"""Both fit into 60 columns."""
 
 
 def setup(cwd: o.Cwd = None) -> int:
