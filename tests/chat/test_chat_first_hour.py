@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -115,7 +116,10 @@ async def test_a_model_that_does_not_answer_is_not_written_down(newcomer: Newcom
         await newcomer.say("2")
         await newcomer.until("[Y/n]")
         await newcomer.say("")
-        await newcomer.until("Pane is dead")
+        await newcomer.until("changes it")
+        async with asyncio.timeout(60):
+            while not await newcomer.dead():
+                await asyncio.sleep(0.05)
         assert 'model = "llamacpp:sound"' in newcomer.config.read_text()
 
 

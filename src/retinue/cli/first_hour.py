@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -151,7 +152,7 @@ async def _tried(name: str, loaded: LoadedSettings) -> bool:
     """One call, for one word."""
     from retinue.models.connect import connect
     from retinue.models.http import Client
-    from retinue.types import ModelRequest, Reply, UserMessage
+    from retinue.types import ModelRequest, UserMessage
 
     request = ModelRequest(
         system="", messages=(UserMessage(text="Answer with the one word: ready"),), timeout=TRY_SECONDS
@@ -159,10 +160,13 @@ async def _tried(name: str, loaded: LoadedSettings) -> bool:
     note(f"asking {name} for one word …", "dim")
     began = time.monotonic()
     try:
-        async with Client() as client, asyncio.timeout(TRY_SECONDS):
-            async for event in connect(name, settings=loaded.settings, client=client).stream(request):
-                if isinstance(event, Reply):
-                    break
+        async with (
+            Client() as client,
+            asyncio.timeout(TRY_SECONDS),
+            aclosing(connect(name, settings=loaded.settings, client=client).stream(request)) as said,
+        ):
+            async for _ in said:
+                pass
     except TimeoutError:
         note(f"✗ {name} did not answer in {TRY_SECONDS:.0f} seconds", "red")
         return False
