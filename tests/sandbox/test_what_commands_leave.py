@@ -456,3 +456,19 @@ async def test_node_runs_the_tests_of_a_project(world: Path) -> None:
     (world / "project/package.json").write_text('{"name": "x", "scripts": {"test": "node --test"}}')
     (world / "project/a.test.js").write_text("require('node:test')('t', () => {});")
     assert "pass 1" in await run(world, "node --test 2>&1; npm test 2>&1")
+
+
+async def test_who_is_told_to_stop_twice_still_has_put_right_what_the_command_left(world: Path) -> None:
+    asked = world / "project/asked"
+    slow = "mkdir -p z/{1..3000}; "  # to look through
+    command = f"{slow}{SUB} {MONITOR} trap 'touch asked' TERM; touch begun; while :; do sleep 0.1; done"
+    going = asyncio.create_task(run(world, command))
+    for sign in (world / "project/begun", asked, None):
+        async with asyncio.timeout(60):
+            while sign is not None and not sign.exists():
+                await asyncio.sleep(0.01)
+        going.cancel()  # thrice: at work, in the moment that it has to clean up, and once more
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    assert not (world / "project/sub/.git").exists()
+    assert "fsmonitor" in (world / "project/sub/.git.from-sandbox/config").read_text()

@@ -26,7 +26,9 @@ GONE = b"G"
 """Nothing that it started runs any more."""
 
 END = b"e"
-"""What Retinue tells a supervisor: end it all, with a moment to clean up. Closing the socket is: at once."""
+"""What Retinue tells a supervisor: end it all, with a moment to clean up."""
+AT_ONCE = b"!"
+"""And this: end it all at once. So does closing the socket, after which nothing can be told any more."""
 
 MOST = 65536
 

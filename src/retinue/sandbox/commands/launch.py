@@ -95,7 +95,7 @@ class Commands:
             strays.leave()
             raise
         patience = PATIENCE if seal is None else PATIENCE + SETTLING
-        running = Running(line, grace, patience, spawner, strays)
+        running = Running(line, grace, patience, spawner, strays, sealed=seal is not None)
         try:
             await running.begin(request)
         except BaseException:
@@ -209,10 +209,17 @@ class Running:
     """A command that runs, and all that it starts. Of one event loop."""
 
     def __init__(
-        self, line: socket.socket, grace: float, patience: float, spawner: _Spawner, strays: Strays
+        self,
+        line: socket.socket,
+        grace: float,
+        patience: float,
+        spawner: _Spawner,
+        strays: Strays,
+        *,
+        sealed: bool,
     ) -> None:
         self._line, self._grace, self._patience = line, grace, patience
-        self._spawner, self._strays = spawner, strays
+        self._spawner, self._strays, self._sealed = spawner, strays, sealed
         self._line.setblocking(False)
         self._frames = frames.Frames()
         self._loop = asyncio.get_running_loop()
@@ -243,7 +250,8 @@ class Running:
     async def end(self) -> int:
         """End what is left, with a moment to clean up. The code of the shell, negative for a signal.
 
-        However this ends, and also if it is cancelled, nothing of the command goes on afterwards. Raises
+        However this ends, nothing of the command goes on afterwards. Who is cancelled meanwhile gives it no
+        moment any more, and waits until its supervisor has put away what was there for its sake. Raises
         OSError if it was not even started, `NotSealed` if that is because it could not be sealed, and
         `SealBroken` if its seal did not hold.
         """
@@ -252,6 +260,9 @@ class Running:
             if not self._gone:  # its supervisor may have been stopped
                 await asyncio.to_thread(self._spawner.wake)
                 await self._asked_to_end()
+        except asyncio.CancelledError:
+            await self._ended_at_once()
+            raise
         finally:
             self._hang_up()
             await self._nothing_left()
@@ -262,12 +273,34 @@ class Running:
         return -signal.SIGKILL if self._code is None else self._code
 
     async def _nothing_left(self) -> None:
-        """Where no supervisor has said so, or it comes to us since the spawner is gone: look for what is."""
+        """Where no supervisor has said so, or it comes to us since the spawner is gone: look for what is.
+
+        Never while a supervisor has a sealed command: that one cannot have harmed it, and it alone can put
+        right what the command did to the project. Its line is closed, so it does that and ends.
+        """
         try:
-            if not self._gone or self.lost or not self._spawner.lives():
+            if self._sealed and not self._gone and self._spawner.lives():
+                self.loose = True
+            elif not self._gone or self.lost or not self._spawner.lives():
                 self.loose = not await to_its_end(self._strays.swept)
         finally:
             self._strays.leave()
+
+    async def _ended_at_once(self) -> None:
+        """Until the supervisor has ended everything, however often whoever waits is told to stop."""
+        for again in (False, True):
+            if again and self._sealed and not self._gone:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await to_its_end(self._spawner.wake)
+            with contextlib.suppress(OSError):
+                self._line.send(frames.AT_ONCE)
+            latest = self._loop.time() + self._patience
+            while not self._gone and self._loop.time() < latest:
+                with contextlib.suppress(asyncio.CancelledError, TimeoutError):
+                    async with asyncio.timeout_at(latest):
+                        await self._until(lambda: False)
+            if self._gone or not self._sealed:
+                return  # what is left of one that is not sealed, the sweep ends
 
     async def _asked_to_end(self) -> None:
         with contextlib.suppress(OSError, TimeoutError):
