@@ -569,7 +569,7 @@ async def test_a_last_answer_at_max_turns_is_data_if_it_fits() -> None:
 async def test_an_answer_whose_sources_cannot_be_checked_still_ends_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise RecursionError("too deep")
 
     monkeypatch.setattr(context, "check_sources", broken)

@@ -313,13 +313,32 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
     arguments = begun.arguments if begun else call.arguments
     outcomes = state.attempts.setdefault((event.name, arguments), [])
     refused = event.not_run == "repeated" and circling(outcomes)  # that it was not run is no new outcome
-    if not refused and not event.passing:
-        outcomes.append((event.is_error, hash(event.text)))
+    reported = _reported(state, event)
+    beside = reported is not None and not event.is_error and _asked_beside(state, call)
+    if not refused and not event.passing and not beside:
+        outcomes.append((event.is_error, hash(event.text if reported is None else reported)))
     state.glances += event.passing
     state.results[event.call_id] = message
     if len(state.results) == len(state.calls) and state.glances < len(state.calls):
         state.delegating_steps = state.delegating_steps + 1 if state.step_effects == {"delegate"} else 0
     state.settle()
+
+
+def _reported(state: RunState, event: ToolReturned) -> tuple[str, ...] | None:
+    """What the children that a call waited for reported. Its text is never the same: their ids are in it."""
+    began = [child for child in state.children.values() if child.call_id == event.call_id]
+    ends = [state.lately.get((child.child_id, event.call_id)) for child in began]
+    told = tuple(end.digest for end in ends if end is not None and end.digest)
+    waited = not any(child.background for child in began)
+    return told if told and waited and len(told) == len(began) else None
+
+
+def _asked_beside(state: RunState, call: ToolCall) -> bool:
+    """Whether the same was asked in the same reply, and answered already: several opinions are no circle."""
+    same = (
+        each for each in state.calls.values() if (each.name, each.arguments) == (call.name, call.arguments)
+    )
+    return any(each.id in state.results for each in same if each.id != call.id)
 
 
 def corrected(state: RunState, tool: str, names: Iterable[str]) -> list[Mistake]:

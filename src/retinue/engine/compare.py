@@ -64,6 +64,7 @@ _VOLATILE = frozenset(
         "concern",
         "of_copy",
         "of_call",
+        "digest",
     }
 )
 """Fields of an event that hold clocks, machines and the files of the moment (what a call would change, as a

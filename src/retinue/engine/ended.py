@@ -10,7 +10,7 @@ from __future__ import annotations
 from retinue.context import MOST_PROBLEMS
 from retinue.events import KNOWLEDGE_FIRST, ChildEnded, ChildStarted
 from retinue.models.prices import paid_for
-from retinue.reports import handed_up
+from retinue.reports import digest_of, handed_up
 from retinue.run import RunLog
 from retinue.run_state import RunState
 from retinue.types import Report, Shortfall, Usage
@@ -64,6 +64,7 @@ def child_ended(
         sources=handed_up(report) if notice else (),
         files=_written(report, child),
         opens=bool(notice) and parent.at_work > 0,
+        digest=digest_of(report),
     )
 
 

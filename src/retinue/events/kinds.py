@@ -484,6 +484,9 @@ class ChildEnded(Event, frozen=True, kw_only=True, tag="child_ended"):
     """The files of the project that it and those below it wrote; none of what lies in a copy."""
     opens: bool = False
     """Its parent had answered without it: the next turn of the conversation begins with its report."""
+    digest: str = ""
+    """Of what it reported, and of nothing that is its own alone, such as its id and its time: who is told the
+    same again and again goes in a circle. Empty in a log from before this was kept."""
 
 
 class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):
