@@ -44,8 +44,13 @@ class Newcomer(Tmux):
     async def leave(self) -> None:
         await self.until("· /help")
         await self.press("C-d")
-        await self.until("Pane is dead")
+        await self.ended()
         await self.close()
+
+    async def ended(self) -> None:
+        async with asyncio.timeout(60):
+            while not await self.dead():
+                await asyncio.sleep(0.05)
 
 
 def _closed() -> int:
@@ -117,9 +122,7 @@ async def test_a_model_that_does_not_answer_is_not_written_down(newcomer: Newcom
         await newcomer.until("[Y/n]")
         await newcomer.say("")
         await newcomer.until("changes it")
-        async with asyncio.timeout(60):
-            while not await newcomer.dead():
-                await asyncio.sleep(0.05)
+        await newcomer.ended()
         assert 'model = "llamacpp:sound"' in newcomer.config.read_text()
 
 
