@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import time
 from collections.abc import Callable
@@ -164,11 +165,24 @@ def test_an_answer_at_the_turn_limit_is_incomplete_and_code_3(invoke: Invoke, cl
     ended = invoke("run", "general", "look around", "--max-turns", "1")
     assert ended.out == "as far as I got\n"
     assert ended.code == 3
-    assert (
-        "! incomplete: max turns reached: 1 of 1, and one more for this report; --max-turns N allows more"
-        in " ".join(ended.err.split())
-    )
+    told = " ".join(ended.err.split())
+    assert "! incomplete: max turns reached: 1 of 1, and one more for this report; more allows:" in told
     assert "2 turns" in ended.err
+
+
+def test_the_command_that_an_answer_at_the_turn_limit_names_goes_on(
+    invoke: Invoke, cli: Cli, served: FakeProvider
+):
+    cli.use(served)
+    served.reply(calls=[call("ls", path=".")])
+    served.reply("as far as I got")
+    ended = invoke("run", "general", "look around", "--max-turns", "1")
+    _, _, named = " ".join(ended.err.split()).partition("more allows: retinue ")
+    words = shlex.split(named)[: shlex.split(named).index("TEXT") + 1]
+    served.reply("all of it")
+    given = {"N": "20", "TEXT": "go on"}
+    again = invoke(*(given.get(word, word) for word in words))
+    assert (again.out, again.code) == ("all of it\n", 0)
 
 
 def test_where_nobody_can_be_asked_a_command_is_refused_and_nothing_done_is_code_4(

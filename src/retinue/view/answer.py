@@ -165,7 +165,8 @@ def _missing(report: Report, node: Node | None, width: int, above: str) -> list[
             f"■ cancelled: {report.incomplete or report.error or ''}".rstrip(": "), "yellow", width
         )
     elif report.incomplete:
-        more = ", and one more for this report; --max-turns N allows more"
+        resumed = command(f"runs resume {report.run_id} --max-turns N --message TEXT")
+        more = f", and one more for this report; more allows: {resumed}"
         why = report.incomplete + (more if report.ended_by == "max_turns" else "")
         lines += _wrapped(f"! incomplete: {why}", "yellow", width)
     if lacks.rejected:
