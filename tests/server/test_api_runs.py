@@ -443,6 +443,15 @@ async def test_a_replay_says_that_the_same_comes_out(folder: Path) -> None:
         assert replayed["report"]["text"] == "both **done**"
 
 
+async def test_a_replay_says_how_much_of_the_record_comes_after_its_first_end(folder: Path) -> None:
+    async with serving(ScriptedModel(["one", "two"]), folder) as api:
+        run_id = await api.ask()
+        before = await api.ended(run_id)
+        await api.post(f"runs/{run_id}/resume", {"message": "more"})
+        after = await api.ended(run_id)
+        assert (await api.post(f"runs/{run_id}/replay"))["after"] == len(after) - len(before) > 0
+
+
 async def test_a_deleted_run_is_gone_and_its_watchers_are_told(folder: Path) -> None:
     gate = asyncio.Event()
     async with serving(ScriptedModel([Step(text="done", gate=gate)]), folder) as api:

@@ -383,6 +383,7 @@ class Told(Shown):
 class Replay(Shown):
     same: bool
     diff: str = Field(description="unified; empty if the same events came out")
+    after: int = Field(description="events of the record after its first end, which were not replayed")
     report: ReportOut
 
 

@@ -144,7 +144,12 @@ async def replay_run(run_id: RunId, served: Served) -> Replay:
             replayed = await served.retinue.replay(root.run_id)
     except TimeoutError:
         raise ApiError(409, "conflict", f"the replay did not end within {REPLAY_SECONDS:g} s") from None
-    return Replay(same=replayed.same, diff=replayed.diff, report=await shapes.report(replayed.report))
+    return Replay(
+        same=replayed.same,
+        diff=replayed.diff,
+        after=replayed.after,
+        report=await shapes.report(replayed.report),
+    )
 
 
 @router.delete("/runs/{run_id}", status_code=204, response_class=Response, **for_role("admin"))
