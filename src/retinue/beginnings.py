@@ -566,7 +566,8 @@ class Beginnings(Instance[Deps]):
         refuse_missing(began.options.agents, {*self.services.specs, *(each.name for each in given.agents)})
 
     def model_known(self, model: str, objects: Mapping[str, Model] | None = None) -> str:
-        """The full name of a model that a run is given, or an error that says what is wrong with it."""
+        """The full name of a model that a run is given, or an error that says what is wrong with it.
+        `objects` are models of the program, by their names."""
         return self.services.models.of(self.settings, model, None, objects or {}).name if model else ""
 
     def _is_another(self, root_id: str, model: str) -> bool:
@@ -672,11 +673,11 @@ class Beginnings(Instance[Deps]):
         return self._workflows.is_running(root_id)
 
     def held(self, root_id: str) -> Workflow | None:
-        """A workflow that this process works on, for a worker."""
+        """A workflow that this process works on, by its `root_id`, for a worker."""
         return self._workflows.held(root_id)
 
     def task_of(self, root_id: str) -> asyncio.Task[Report] | None:
-        """The root's task of a workflow that this process works on, or did a moment ago."""
+        """The root's task of a workflow, by its `root_id`, that this process works on, or did a moment ago."""
         return self._workflows.task(root_id)
 
     async def message(self, run_id: str, text: str, *, attachments: Sequence[Attached] = ()) -> bool:

@@ -150,7 +150,7 @@ async def test_what_was_cut_off_by_kill_9_goes_on_with_continue(chat: Chat) -> N
     await chat.say("what is here?")
     await chat.until("✓ ls")
     os.kill(await chat.pid(), signal.SIGKILL)
-    await chat.until("Pane is dead")
+    await chat.ended()
     await chat.close()
     chat.provider.add(Script(text="app.py is here"))
     await chat.open("--continue")
@@ -186,7 +186,7 @@ async def test_sixty_columns_and_a_resize_are_enough(chat: Chat) -> None:
     await chat.say("go on")
     await chat.until(lambda text: "more more" in text and text.count("1 turn") == 2)
     await chat.press("C-d")
-    await chat.until("Pane is dead")
+    await chat.ended()
 
 
 async def test_a_shell_command_of_the_person_goes_along_with_the_next_message(chat: Chat) -> None:
@@ -284,7 +284,7 @@ async def test_what_was_said_at_the_start_counts_for_a_conversation_that_goes_on
     await chat.say("first")
     await chat.until("\none")
     await chat.press("C-d")
-    await chat.until("Pane is dead")
+    await chat.ended()
     await chat.close()
     await chat.open("--continue", "--max-cost", "0.01", "--sandbox")
     await chat.say("second")

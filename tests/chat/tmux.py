@@ -61,6 +61,12 @@ class Tmux:
     async def dead(self) -> bool:
         return (await self.tmux("display-message", "-p", "#{pane_dead}")).strip() == "1"
 
+    async def ended(self, seconds: float = 60) -> None:
+        """Wait until the command has ended."""
+        async with asyncio.timeout(seconds):
+            while not await self.dead():
+                await asyncio.sleep(0.05)
+
     async def until(self, wanted: str | Callable[[str], bool], seconds: float = 60) -> str:
         """Wait until the terminal shows something, or fail with what it shows."""
         holds = (lambda text: wanted in text) if isinstance(wanted, str) else wanted
