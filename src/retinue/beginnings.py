@@ -677,7 +677,7 @@ class Beginnings(Instance[Deps]):
         return self._workflows.held(root_id)
 
     def task_of(self, root_id: str) -> asyncio.Task[Report] | None:
-        """The root's task of a workflow, by its `root_id`, that this process works on, or did a moment ago."""
+        """The root's task of a workflow, by its `root_id`, that is or was at work in this process."""
         return self._workflows.task(root_id)
 
     async def message(self, run_id: str, text: str, *, attachments: Sequence[Attached] = ()) -> bool:

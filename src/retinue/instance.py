@@ -480,8 +480,8 @@ class Instance(Generic[Deps]):
         return made
 
     def delegating(self, spec: AgentSpec, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings of a run that begins with this agent, `spec`: those `given`, and how the agent says that it
-        delegates, where neither they nor the settings of the person say so."""
+        """The settings of a run that begins with the agent `spec`: those `given`, and how the agent says that
+        it delegates, where neither they nor the settings of the person say so."""
         said = {*self.loaded.origins, *configuration.flatten(given)}
         policy = configuration.flatten(given).get("delegation.policy") or self.settings.delegation.policy
         found: dict[str, Any] = {}

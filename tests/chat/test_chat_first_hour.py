@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -46,11 +45,6 @@ class Newcomer(Tmux):
         await self.press("C-d")
         await self.ended()
         await self.close()
-
-    async def ended(self) -> None:
-        async with asyncio.timeout(60):
-            while not await self.dead():
-                await asyncio.sleep(0.05)
 
 
 def _closed() -> int:
