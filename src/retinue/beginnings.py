@@ -20,7 +20,7 @@ from retinue.attachments import Attached, Attachment, render
 from retinue.authority.flows import said as addresses_in
 from retinue.context import FORM
 from retinue.delegate import first_message
-from retinue.engine.abandoned import refuse_if_completed, refuse_if_owned
+from retinue.engine.abandoned import refuse_if_completed, refuse_if_ended, refuse_if_owned
 from retinue.engine.approve_function import Approve
 from retinue.engine.config import Answering, WorkflowConfig, check_headers
 from retinue.engine.followed import followed
@@ -424,6 +424,7 @@ class Beginnings(Instance[Deps]):
         approve: Approve | None = None,
         extra_headers: Mapping[str, str] | None = None,
         show_past: Callable[[Sequence[AnyEvent]], None] | None = None,
+        by_itself: bool = False,
     ) -> str:
         """Take a whole workflow up again where its log ends. Returns the root's id.
 
@@ -438,10 +439,10 @@ class Beginnings(Instance[Deps]):
 
         No log keeps functions, objects and secrets: `tools`, `agents`, `approve` and `model` objects that
         the run itself was given have to be given again, and `extra_headers` are what those of its model
-        settings hold.
+        settings hold. `by_itself`: nobody said so, and what has ended meanwhile stays as it is (`HasEnded`).
         """
         _check_ways(yes, settings, answering, approve)
-        check(bool, take_over=take_over)
+        check(bool, take_over=take_over, by_itself=by_itself)
         check(str | None, message=message)
         check(Mapping | None, extra_headers=extra_headers)
         tools, agents = listed("tools", tools, "functions or tools"), listed("agents", agents, "AgentSpec")
@@ -472,6 +473,8 @@ class Beginnings(Instance[Deps]):
         wanted = self._wanted(output)
 
         async def may_go_on(events: Sequence[AnyEvent]) -> None:
+            if by_itself:
+                refuse_if_ended(events, root_id)
             if message is None:
                 refuse_if_completed(events, root_id)
             if not take_over:
@@ -509,7 +512,7 @@ class Beginnings(Instance[Deps]):
                 said = await self._said(config, found.began.spec, root_id, message, files, wanted)
                 said = replace(said, asks=asks)
             if self.hands_over:
-                refuse_what_stays_here(parts, deps=deps)
+                refuse_what_stays_here(parts, deps=deps, models=objects, headers=headers)
                 to = to_workers(self._settings_for(options.settings), config)
                 reached = await hand_over(workflow.tree, found, to, said=said, check=may_go_on, given=given)
                 self._follow(config, root_id, reached)

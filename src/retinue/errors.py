@@ -153,6 +153,10 @@ class AlreadyRunning(RunError):
     """This process works on that run."""
 
 
+class HasEnded(RunError):
+    """A run that was to go on by itself has its end: only a person has it go on."""
+
+
 class Unwritable(RunError):
     """An event that holds what the log could not give back: a model, a tool or a program put it there."""
 

@@ -7,6 +7,8 @@ own settings or by the program that they are; what one run alone is given would 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from retinue.engine.config import WorkflowConfig
 from retinue.engine.hand_over import ToWorkers, queue_name
 from retinue.errors import ConfigError
@@ -25,17 +27,27 @@ def to_workers(settings: Settings, config: WorkflowConfig) -> ToWorkers:
     )
 
 
-def refuse_what_stays_here(parts: RunParts, *, deps: object, spec: AgentSpec | None = None) -> None:
-    """Refuse what this run alone is given and no worker could have."""
+def refuse_what_stays_here(
+    parts: RunParts,
+    *,
+    deps: object,
+    spec: AgentSpec | None = None,
+    models: Iterable[str] = (),
+    headers: Iterable[str] = (),
+) -> None:
+    """Refuse what this run alone is given and no worker could have. `models` are the names of objects, and
+    `headers` of values, that it is given beside its `spec`."""
     names = [*(tool.name for tool in parts.tools), *(each.name for each in parts.agents)]
     if names:
         _refuse(f"the tools and agents {', '.join(names)}, which are objects of this program")
     if deps is not None:
         _refuse("deps, which are objects of this program")
     given = None if spec is None else spec.given
-    if isinstance(given, GivenObjects) and given.models:
-        _refuse(f"the model {', '.join(given.models)}, which is an object of this program")
-    if spec is not None and (hidden := spec.model_settings.headers.hidden()):
+    objects = [*models, *(given.models if isinstance(given, GivenObjects) else ())]
+    if objects:
+        _refuse(f"the model {', '.join(objects)}, which is an object of this program")
+    hidden = [*headers, *(spec.model_settings.headers.hidden() if spec is not None else ())]
+    if hidden:
         _refuse(f"the header {hidden[0]!r}, whose value no log keeps")
 
 

@@ -15,7 +15,7 @@ from retinue import context, digest
 from retinue.engine.elapsed import seconds_used
 from retinue.engine.ended import child_ended, cut_with_process
 from retinue.engine.owners import Owners
-from retinue.errors import ConfigError, Fenced, RunError
+from retinue.errors import ConfigError, Fenced, HasEnded, RunError
 from retinue.events import (
     QUEUE,
     AnyEvent,
@@ -92,13 +92,26 @@ def who(taken: Taken) -> str:
 
 def refuse_if_completed(events: Sequence[AnyEvent], root_id: str) -> None:
     """A run that has nothing left to do is not taken up to do nothing."""
-    own = (e for e in reversed(events) if e.run_id == root_id and not isinstance(e, Beside))
-    last = next(own, None)
-    if isinstance(last, RunFinished) and last.report.status == "completed" and not last.report.at_work:
+    report = _end_of(events, root_id)
+    if report is not None and report.status == "completed":
         raise ConfigError(
-            f"{root_id} has ended ({last.report.outcome}): there is nothing to resume",
+            f"{root_id} has ended ({report.outcome}): there is nothing to resume",
             fix="go on with it with message=…",
         )
+
+
+def refuse_if_ended(events: Sequence[AnyEvent], root_id: str) -> None:
+    """What goes on by itself goes on only while it has no end, also not one that came a moment ago."""
+    report = _end_of(events, root_id)
+    if report is not None:
+        raise HasEnded(f"{root_id} has ended ({report.outcome})", run_id=root_id)
+
+
+def _end_of(events: Sequence[AnyEvent], root_id: str) -> Report | None:
+    """The report of a run whose log ends with one, and below which nothing is at work."""
+    own = (e for e in reversed(events) if e.run_id == root_id and not isinstance(e, Beside))
+    last = next(own, None)
+    return last.report if isinstance(last, RunFinished) and not last.report.at_work else None
 
 
 def alive(pid: int, since: float) -> bool:

@@ -20,7 +20,7 @@ import msgspec
 
 from retinue.engine.abandoned import is_left
 from retinue.engine.owners import Owners
-from retinue.errors import StoreError
+from retinue.errors import HasEnded, StoreError
 from retinue.events import RunStarted
 from retinue.store.base import RunFilter, RunRow, Signal, Store, Taken
 from retinue.types import Status
@@ -40,7 +40,7 @@ _OPEN: tuple[Status, ...] = ("running", "waiting", "pending")
 
 
 class Resume(Protocol):
-    async def __call__(self, run_id: str, *, message: str | None = None) -> str: ...
+    async def __call__(self, run_id: str, *, message: str | None = None, by_itself: bool = False) -> str: ...
 
 
 class Tries:
@@ -101,7 +101,7 @@ class TakeUp:
                 await self._cancel(signal.run_id, "cancelled while nobody worked on it")
                 if signal.run_id == row.root_id:
                     return
-        await self._resume(asks or row.root_id, message=message)
+        await self._resume(asks or row.root_id, message=message, by_itself=message is None)
 
     async def cancelled_since(self, root_id: str) -> list[Signal]:
         """The cancels that came while nobody worked on a workflow."""
@@ -161,6 +161,8 @@ class TakeUp:
             if now is None or now.status not in _OPEN:  # ended, or deleted, since the list was read
                 return False
             await self.one(row)
+        except HasEnded:
+            return False
         except Exception as error:
             self._failed(root_id, error)
             return False

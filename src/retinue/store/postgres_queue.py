@@ -23,6 +23,7 @@ _INSTALL_LOCK = 7_283_002
 
 ENQUEUE = "SELECT retinue_enqueue($1, $2, $3::json, false)"
 CALL = "SELECT retinue_call_workers()"
+SEARCH = "SELECT retinue_search()"
 WAKE = "SELECT retinue_wake($1)"
 _IS_THERE = "SELECT to_regprocedure('retinue_wake(text)') IS NOT NULL"
 

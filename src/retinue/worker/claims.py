@@ -19,7 +19,7 @@ from typing import Any
 from retinue.errors import StoreError
 from retinue.store.postgres import PostgresStore
 from retinue.store.postgres_link import Link, can_pass, is_lost
-from retinue.store.postgres_queue import CALL, CHANNEL, LOG, TABLE, install, queries_of
+from retinue.store.postgres_queue import CALL, CHANNEL, LOG, SEARCH, TABLE, install, queries_of
 from retinue.worker.legs import LegOver
 
 log = logging.getLogger("retinue.worker")
@@ -164,6 +164,12 @@ class QueueClaims:
                 await link.execute(CALL)
 
         await self._store.use(do)
+
+    async def search(self) -> None:
+        """Put every workflow into the queue that waits for a worker and has no job."""
+        found = await self._store.use(lambda link: link.fetchval(SEARCH))
+        if found:
+            log.warning("%d workflows waited for a worker and were in no queue; they are now", found)
 
     async def forget(self) -> None:
         """Remove what the queue has noted of jobs that are long over."""

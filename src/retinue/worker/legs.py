@@ -15,7 +15,7 @@ from retinue.app import Retinue
 from retinue.engine.abandoned import is_left
 from retinue.engine.hand_over import ToWorkers, Why
 from retinue.engine.workflow import Workflow
-from retinue.errors import AlreadyRunning, Fenced, Gone, RetinueError, StoreError, Withdrawn
+from retinue.errors import AlreadyRunning, Fenced, Gone, HasEnded, StoreError, Withdrawn
 from retinue.events import RunQueued
 
 log = logging.getLogger("retinue.worker")
@@ -55,9 +55,11 @@ class Leg:
                 return DONE
         except AlreadyRunning:
             pass
-        except (Gone, Fenced) as error:
-            return DONE if isinstance(error, Gone) else LegOver(again=SOON)
-        except RetinueError as error:
+        except (Gone, HasEnded):
+            return DONE
+        except Fenced:
+            return LegOver(again=SOON)
+        except Exception as error:  # whatever it is, the workflow is in the log and stays in the queue
             if isinstance(error, StoreError) and error.passing:
                 log.debug("%s cannot be taken up yet: %s", self.root_id, error)
                 return LegOver(again=SOON)
@@ -92,7 +94,7 @@ class Leg:
             if signal.run_id == self.root_id:
                 return False
         answering = "ask" if mark.answering == "ask" else "refuse" if mark.answering else None
-        await retinue.resume(self.root_id, yes=mark.yes, answering=answering)
+        await retinue.resume(self.root_id, yes=mark.yes, answering=answering, by_itself=True)
         return True
 
     async def _worked(self) -> LegOver:

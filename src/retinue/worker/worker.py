@@ -26,6 +26,8 @@ from retinue.worker.rest import LOOK_SECONDS, Rest
 
 log = logging.getLogger("retinue.worker")
 SWEEP_SECONDS = 2.0
+SEARCH_SECONDS = 30.0
+"""How often it is looked for workflows that wait for a worker and are in no queue."""
 FORGET_SECONDS = 3600.0
 
 
@@ -103,6 +105,8 @@ class Worker:
             over = await asyncio.shield(task)
             if leg.place == job.place:
                 return over
+        if self.stopping:  # it was claimed a moment before: another begins it
+            return LegOver(again=0.0)
         leg = Leg(self._retinue, job.root_id, job.place, tries=job.tries)
         task = asyncio.create_task(leg.walk(), name=f"works on {job.root_id}")
         self._legs[job.root_id] = leg, task
@@ -121,8 +125,9 @@ class Worker:
             self._rest.look([leg for leg, _ in self._legs.values()])
 
     async def _sweep(self, owner: str) -> None:
-        """What workers left behind that are gone is in the queue again, without waiting for heartbeats."""
-        next_forget = time.monotonic() + SWEEP_SECONDS
+        """What workers left behind that are gone is in the queue again, without waiting for heartbeats; and
+        what waits for a worker and has lost its job, whatever has taken that."""
+        next_forget, next_search = time.monotonic() + SWEEP_SECONDS, 0.0
         while True:
             await asyncio.sleep(SWEEP_SECONDS if self.ready else LOOK_SECONDS)
             with contextlib.suppress(StoreError):  # the next look may fare better
@@ -132,6 +137,9 @@ class Worker:
                     log.info("told to stop by 'workers drain'")
                     self.stop()
                 await self._claims.give_back(self._gone)
+                if time.monotonic() >= next_search:
+                    next_search = time.monotonic() + SEARCH_SECONDS
+                    await self._claims.search()
                 if time.monotonic() >= next_forget:
                     next_forget = time.monotonic() + FORGET_SECONDS
                     await self._claims.forget()

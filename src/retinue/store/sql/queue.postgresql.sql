@@ -53,6 +53,33 @@ BEGIN
 END
 $body$;
 
+-- What waits for a worker and has no job: PgQueuer deletes one whose handler fails, or that it cannot put back. What is
+-- parked without a time has none on purpose, unless a signal has come. Returns how many have one again.
+
+CREATE OR REPLACE FUNCTION retinue_search() RETURNS integer LANGUAGE plpgsql AS $body$
+DECLARE
+    lost record;
+    found integer := 0;
+BEGIN
+    FOR lost IN
+        SELECT r.run_id, e.seq, e.data::json AS event FROM runs r CROSS JOIN LATERAL (
+            SELECT seq, data FROM events
+            WHERE run_id = r.run_id AND type = 'run_queued' ORDER BY seq DESC LIMIT 1
+        ) e
+        WHERE r.owner = 'queue' AND r.parent_id IS NULL AND r.completed_at IS NULL AND NOT EXISTS (
+            SELECT 1 FROM {table} j
+            WHERE j.dedupe_key = r.run_id || '/' || e.seq AND j.status IN ('queued', 'picked')
+        )
+    LOOP
+        PERFORM retinue_enqueue(lost.run_id, lost.seq, lost.event, false);
+        IF EXISTS (SELECT 1 FROM {table} WHERE dedupe_key = lost.run_id || '/' || lost.seq) THEN
+            found := found + 1;
+        END IF;
+    END LOOP;
+    RETURN found;
+END
+$body$;
+
 -- The workers there are, as each says of itself every few seconds. Whether one lives is known by its owner's row.
 
 CREATE TABLE IF NOT EXISTS retinue_workers (
