@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from counting import longest_turn
 from retinue.errors import ToolError
 from retinue.events import ChildEnded
-from retinue.tools.base import ToolResult, tool
+from retinue.tools.base import ToolContext, ToolResult, tool
 from retinue.tools.files import file_tools
 from retinue.types import Source
 from trees import Stage, agent, results
@@ -199,3 +200,32 @@ async def test_a_file_that_the_run_wrote_or_changed_is_not_never_read(tmp_path: 
     )
     report = await stage.run()
     assert report.problems == ("a.py:20: this line was never read",)
+
+
+@tool(effect="network")
+async def fetch_long(ctx: ToolContext, url: str) -> ToolResult:
+    """Fetch a long page, which is in a file then.
+
+    Args:
+        url: the address
+    """
+    rooms = "\n".join(f"Room {n} has chairs of oak and doors of iron." for n in range(4_000))
+    path = "/home/agent/page.txt"
+    ctx.files.write(path, f"The Harrow Tower is 300 m high.\n{rooms}".encode())
+    source = Source(url=url, title="Towers", verified=True, saved_as=path)
+    return ToolResult(text="It is in the file.", sources=(source,), files=(path,))
+
+
+async def test_a_long_page_that_a_child_read_is_held_against_the_answer_beside_the_event_loop() -> None:
+    stage = Stage(
+        {
+            "root": [[("child", {"prompt": "x"})], f"The Harrow Tower is 300 m high ({PAGE})."],
+            "child": [[("fetch_long", {"url": PAGE})], "I have read it."],
+        },
+        agents=[agent("child", tools=("fetch_long",))],
+        tools=[fetch_long],
+    )
+    with longest_turn() as most:
+        report = await stage.run()
+    assert [claim.verdict for claim in report.claims] == ["supported"]
+    assert most() < 200_000, "functions that were called while nobody else had a turn"

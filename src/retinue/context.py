@@ -472,6 +472,7 @@ async def _checked(run: Run, text: str, *, strict: bool) -> Checked:
     below: Mapping[str, str] = {}
     if state.children and _cites_pages(text):
         below = await run.pages_below(run)
+        size += sum(len(page) for page in below.values())
 
     def look_up(source: Source) -> str | None:
         if source.url and source.url in below:  # and not what a child says of it
