@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from counting import assert_linear
+from retinue.claims.code import Lines, hold_snippet
 from retinue.claims.items import own_part
+from retinue.claims.verdicts import Work
 from retinue.sources import check
 from retinue.types import Claim, Source
 
@@ -229,3 +231,12 @@ def test_a_claim_in_any_script_is_held_against_its_source(page: str, claim: str,
 @pytest.mark.parametrize("piece", ["`a` ", "a.py:1 ", "10.1000/", "arXiv:", "1_", "```\n", "Q1) ", "[1] a\n"])
 def test_looking_at_places_and_names_takes_time_in_proportion(piece: str) -> None:
     assert_linear(lambda size: check(f"{piece * size} src/retry.py:5", SOURCES, FILES), 2_000)
+
+
+def test_a_snippet_takes_as_much_work_as_it_and_its_file_are_long() -> None:
+    file = Lines("a.py", "a\n" * 1_000, 1, 1)
+    for body in ("x = " + "1 " * 5_000, "a"):
+        work = Work(100_000)
+        hold_snippet(body, file, work, given=True)
+        assert 100_000 - work.left >= len(body) + len(file.text)
+    assert hold_snippet("a", file, Work(1_500), given=True).verdict == "unchecked"

@@ -23,6 +23,10 @@ ADRIFT = 10
 """Lines that a place may be off before it is another one."""
 MOST_LINES = 2_000
 """Lines of a file around a place that are looked at."""
+LONGEST_LINE = 400
+"""Characters of a line that are compared with those of another."""
+NEAR = 0.6
+"""How alike two lines are, at least, if one may stand for the other."""
 _PROSE = frozenset(["md", "markdown", "rst", "txt", "adoc", "org", "tex", "html", "htm"])
 _QUOTED = re.compile(r"``([^`\n]+)``|`([^`\n]+)`")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -184,17 +188,20 @@ def _verdict(claim: str, window: str, differences: Sequence[ClaimDifference], sh
 def hold_snippet(body: str, cited: Lines, work: Work, *, given: bool) -> Held:
     """A block of code that stands under a place. `given`: it is said to be what stands there; else it may as
     well be what should, and accuses nobody."""
-    rows = cited.text.split("\n")
-    wanted = [line for line in body.split("\n") if _row(line) and not _GAP.match(line)]
-    low, high = max(0, cited.first - 1 - ADRIFT), min(len(rows), cited.last + len(wanted) + ADRIFT)
-    if not wanted or len(wanted) > MOST_LINES or not work.take((high - low) * len(wanted) + len(rows)):
+    if not work.take(len(body) + len(cited.text)):
         return Held(verdict="unchecked", score=0.0)
-    start, end = _span(rows, cited.first, max(cited.last, cited.first + len(wanted) - 1), 0)
-    if _in_order(wanted, rows[low:high]):
+    rows = _Rows(cited.text.split("\n"))
+    wanted = _Rows([line for line in body.split("\n") if _row(line) and not _GAP.match(line)])
+    if not wanted.lines or len(wanted.lines) > MOST_LINES:
+        return Held(verdict="unchecked", score=0.0)
+    last = max(cited.last, cited.first + len(wanted.lines) - 1)
+    start, end = _span(rows.lines, cited.first, last, 0)
+    near = rows.part(cited.first - 1 - ADRIFT, cited.last + len(wanted.lines) + ADRIFT)
+    if _in_order(wanted, near):
         return Held(verdict="supported", score=1.0, start=start, end=end)
     if not given:
         return Held(verdict="unchecked", score=0.0, start=start, end=end)
-    difference, score = _unlike(wanted, rows[low:high], rows)
+    difference, score = _unlike(wanted, near, rows, work)
     verdict: Verdict = "contradicted" if score >= 0.5 and difference.source else "not_found"
     return Held(verdict=verdict, score=0.5 * score, start=start, end=end, differences=(difference,))
 
@@ -203,26 +210,50 @@ def _row(line: str) -> str:
     return _compact(_NUMBERED.sub("", line))
 
 
-def _in_order(wanted: Sequence[str], there: Sequence[str]) -> bool:
-    rest = iter(there)
-    return all(any(_row(line) == _row(other) for other in rest) for line in wanted)
+class _Rows:
+    """Lines, and each as it is compared: made once, since a line may be as long as a file."""
+
+    def __init__(self, lines: Sequence[str], bare: Sequence[str] | None = None) -> None:
+        self.lines = lines
+        self.bare = [_row(line) for line in lines] if bare is None else bare
+
+    def part(self, first: int, last: int) -> _Rows:
+        first = max(0, first)
+        return _Rows(self.lines[first:last], self.bare[first:last])
 
 
-def _unlike(wanted: list[str], there: list[str], every: list[str]) -> tuple[ClaimDifference, float]:
+def _in_order(wanted: _Rows, there: _Rows) -> bool:
+    rest = iter(there.bare)
+    return all(any(line == other for other in rest) for line in wanted.bare)
+
+
+def _unlike(wanted: _Rows, there: _Rows, every: _Rows, work: Work) -> tuple[ClaimDifference, float]:
     """The first line that is not there, and what is there instead; and how many of them are there."""
-    first = _row(wanted[0])
     if _in_order(wanted, every):
-        line = next(at for at, row in enumerate(every, 1) if _row(row) == first)
-        return ClaimDifference(kind="code", claim=wanted[0].strip()[:200], source=f"line {line}"), 0.0
-    have = {_row(row): row for row in there}
-    score = sum(_row(line) in have for line in wanted) / len(wanted)
-    absent = next((line for line in wanted if _row(line) not in have), wanted[0])
-    like = max(there, key=lambda row: _alike(absent, row), default="")
-    near = _alike(absent, like) >= 0.6
-    score = max(score, 0.5 if near and len(wanted) == 1 else 0.0)
+        line = every.bare.index(wanted.bare[0]) + 1
+        return ClaimDifference(kind="code", claim=wanted.lines[0].strip()[:200], source=f"line {line}"), 0.0
+    have = frozenset(there.bare)
+    score = sum(line in have for line in wanted.bare) / len(wanted.bare)
+    absent = next((at for at, line in enumerate(wanted.bare) if line not in have), 0)
+    like, likeness = _most_like(wanted.bare[absent], there, work)
+    near = likeness >= NEAR
+    score = max(score, 0.5 if near and len(wanted.bare) == 1 else 0.0)
     instead = like.strip()[:200] if near else ""
-    return ClaimDifference(kind="code", claim=absent.strip()[:200], source=instead), score
+    return ClaimDifference(kind="code", claim=wanted.lines[absent].strip()[:200], source=instead), score
 
 
-def _alike(one: str, other: str) -> float:
-    return SequenceMatcher(None, _row(one)[:400], _row(other)[:400], autojunk=False).ratio()
+def _most_like(bare: str, there: _Rows, work: Work) -> tuple[str, float]:
+    """The line that is most like this one, of those that can be compared with what work is left."""
+    bare = bare[:LONGEST_LINE]
+    compared = SequenceMatcher(None, "", bare, autojunk=False)
+    best, likeness = "", 0.0
+    for line, whole in zip(there.lines, there.bare, strict=True):
+        other = whole[:LONGEST_LINE]
+        compared.set_seq1(other)
+        if compared.real_quick_ratio() < NEAR:
+            continue
+        if not work.take(len(bare) * len(other)):
+            break
+        if (ratio := compared.ratio()) > likeness:
+            best, likeness = line, ratio
+    return best, likeness
