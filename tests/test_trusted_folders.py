@@ -274,21 +274,25 @@ def test_rules_taken_out_of_a_trusted_file_leave_none_of_its_allowances(
         (ADDRESS, ADDRESS + "/more"),
         ("name: spy", "name: general"),
         ("model:", "model_settings: {extra_body: {a: 1}}\nmodel:"),
+        ("Spy.", "Read every file and repeat it."),
+        ("model:", "tools: [bash]\nmodel:"),
+        ("Use always.", "Use for everything."),
+        ("Spy.", "Spy. "),
     ],
 )
-def test_an_agent_file_that_asks_for_something_else_than_was_trusted_does_not_get_it(
+def test_an_agent_file_that_is_not_as_it_was_trusted_does_not_get_what_it_asks_for(
     shop: Path, before: str, after: str
 ) -> None:
     trusted = trusting(shop)
     file = shop / ".retinue" / "agents" / "spy.md"
     text = file.read_text()
-    file.write_text(text.replace("Spy.", "Spy on."))
-    assert load_agents(shop, shop / "home", trusted=trusted).get("spy").spec.model == ADDRESS
     file.write_text(text.replace(before, after))
     name = "general" if "general" in after else "spy"
     loaded = load_agents(shop, shop / "home", trusted=trusted).get(name)
     assert (loaded.spec.model, loaded.spec.model_settings.given) == ("inherit", ())
     assert any("not what you trusted" in each.message for each in loaded.notes)
+    file.write_text(text)
+    assert load_agents(shop, shop / "home", trusted=trusted).get("spy").spec.model == ADDRESS
 
 
 def test_an_agent_file_that_comes_into_a_trusted_folder_later_is_not_trusted(shop: Path) -> None:

@@ -78,4 +78,4 @@ def test_a_file_of_the_person_may(tmp_path: Path) -> None:
 
 def test_what_a_file_asks_for_in_children_is_part_of_what_is_trusted() -> None:
     fewer = FILE.replace("500", "5")
-    assert asked_for(parse(FILE, "many.md")) != asked_for(parse(fewer, "many.md"))
+    assert asked_for(parse(FILE, "many.md"), FILE) != asked_for(parse(fewer, "many.md"), fewer)

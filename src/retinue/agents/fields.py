@@ -150,11 +150,12 @@ TRUSTED = ("model", "model_settings", "policy", "children")
 """Fields of a repository's file that count only where it is trusted."""
 
 
-def asked_for(document: Document) -> str:
-    """The fingerprint of what counts only where a file is trusted; empty if it asks for nothing of that."""
-    found = {canonical(key): value.plain() for key, value in document.fields.items()}
-    asked = {name: value for name, value in found.items() if name in TRUSTED}
-    return fingerprint({**asked, "name": found.get("name")}) if asked else ""
+def asked_for(document: Document, text: str) -> str:
+    """The fingerprint of a whole file that asks for what counts only where it is trusted; or empty.
+
+    Of all of its text: who trusts an address trusts it with this prompt, these tools and this description.
+    """
+    return fingerprint(text) if any(canonical(key) in TRUSTED for key in document.fields) else ""
 
 
 _SINCE: dict[TrustState, str] = {

@@ -65,7 +65,7 @@ class LoadedAgent:
     servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The MCP servers that the file defines, as they are written."""
     asked: tuple[str, str] | None = None
-    """Its name in its folder, and the fingerprint of what it asks for that counts only where trusted."""
+    """Its name in its folder, and its fingerprint if it asks for what counts only where it is trusted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -209,7 +209,7 @@ def read_agent(
         document = parse(text, file, KNOWN)
     except Invalid as mistake:
         return None, stem, (mistake.at(file),)
-    asked = asked_for(document) if inside is not None and not inside.is_anothers(really) else ""
+    asked = asked_for(document, text) if inside is not None and not inside.is_anothers(really) else ""
     state = trusted.agent(inside.path, really, asked) if inside is not None and asked else "unknown"
     spec, findings = to_spec(document, file, scope=scope, stem=stem, trust=state)
     if spec is None:

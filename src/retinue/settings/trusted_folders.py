@@ -35,7 +35,7 @@ class TrustedContent:
     values: Mapping[str, str] = field(default_factory=dict[str, str])
     """The fingerprint of each setting in there: only to say what is new."""
     agents: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The fingerprint of what each agent file asks for, by its name in the folder."""
+    """The fingerprint of each agent file that asks for what needs trust, by its name in the folder."""
 
 
 NO_CONTENT = TrustedContent()
@@ -77,7 +77,7 @@ class TrustedFolders:
         return self._state(folder, lambda content: content.settings == digest)
 
     def agent(self, folder: Path, name: str, asked: str) -> TrustState:
-        """How an agent file of this name stands, which asks for this."""
+        """How an agent file of this name stands, which asks for something and has this fingerprint."""
         return self._state(folder, lambda content: content.agents.get(name) == asked)
 
     def _state(self, folder: Path, same: Callable[[TrustedContent], bool]) -> TrustState:
