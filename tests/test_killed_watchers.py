@@ -7,13 +7,14 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from retinue.sandbox.commands import ending
+from retinue.sandbox.commands import ending, marks
 from retinue.workspace import Files
 from retinue.workspace_folder import Workspace
 from test_shell import bash, gone, living, started, tag
@@ -148,3 +149,56 @@ async def test_what_cannot_be_told_from_a_child_of_the_program_is_left_and_said(
         assert meanwhile.poll() is None
         assert result.text.endswith("what it left may still run]")
         assert living(mark) == []
+
+
+ANOTHER = """
+import asyncio, os, sys
+from retinue.sandbox.commands.launch import Commands
+async def main():
+    commands, folder, nothing = Commands(), os.open(".", os.O_RDONLY), os.open(os.devnull, os.O_WRONLY)
+    running = await commands.start(
+        ["/bin/sh", "-c", sys.argv[1]], folder=folder, env={"PATH": os.environ["PATH"]},
+        stdout=nothing, stderr=nothing, grace=1, adopting=True,
+    )
+    await running.exited()
+    print(await running.end(), running.lost)
+    await commands.close()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("lowered", ["", "ulimit -x 7; "])
+async def test_a_command_of_another_retinue_below_this_one_is_not_ended(
+    files: Files, tmp_path: Path, lowered: str
+) -> None:
+    mark = tag()
+    command = f"{lowered}touch there; until [ -e on ]; do sleep 0.01; done; exit 7"
+    argv = (sys.executable, "-c", ANOTHER, command)
+    with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as other:
+        async with asyncio.timeout(60):
+            while not (tmp_path / "there").exists():
+                await asyncio.sleep(0.01)
+        result = await bash(files, f"setsid sleep {mark} & {AWAY.replace('{0}', mark)}")
+        (tmp_path / "on").touch()
+        assert other.communicate(timeout=60)[0].split() == ["7", "False"]
+    assert living(mark) == []
+    assert result.text.endswith("what it left was ended]")
+
+
+async def test_an_orphan_of_another_retinue_is_left_and_that_is_said(files: Files) -> None:
+    mark, theirs = tag(), tag()
+    command = f"touch begun; until [ -e on ]; do :; done; {BEHIND}{KILL}sleep {mark}"
+    going = asyncio.create_task(bash(files, command))
+    assert files.project is not None
+    async with asyncio.timeout(60):
+        while not (files.project / "begun").exists():
+            await asyncio.sleep(0.01)
+    limit = marks.mark_of(7, 7, marks.own_limit())
+    with child(theirs, "bash", "-c", f"ulimit -x {limit}; setsid sleep {theirs} & exit") as parent:
+        parent.wait()
+        await started(theirs, 1)
+        (files.project / "on").touch()
+        result = await going
+        assert len(living(f"sleep\0{theirs}")) == 1
+    assert result.text.endswith("what it left may still run]")
+    assert living(mark) == []

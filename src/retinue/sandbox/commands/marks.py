@@ -16,6 +16,21 @@ FILE_LOCKS = 10
 HIGHEST = 2**62
 ROOM = 2**40
 """How far below our own limit a mark may be."""
+EACH = 2**16
+"""How many marks one process that starts commands has for itself: so a mark tells whose it is."""
+
+
+def whose(limit: int, highest: int) -> int | None:
+    """The number of the one whose mark this would be; None for a limit that is nobody's mark.
+
+    `highest`: the limit of those who give marks.
+    """
+    far = highest - 2 - limit
+    return far // EACH if 0 <= far < ROOM else None
+
+
+def mark_of(owner: int, number: int, highest: int) -> int:
+    return highest - 2 - owner * EACH - number
 
 
 def own_limit() -> int:

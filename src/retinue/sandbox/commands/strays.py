@@ -3,7 +3,9 @@
 A command that is not sealed off may kill its supervisor and the spawner behind that one. What it started then
 comes to this very process, which takes in orphans while such a command runs, and is told from everything else
 here (children of the program that uses Retinue, other calls, MCP servers) by the mark of its call (`marks`).
-What cannot be told apart is left alone, and the caller hears that something may still run.
+What is below an unmarked process (a worker, an MCP server that is a Retinue itself) is that one's to end: no
+command of ours can have got there. What cannot be told apart is left alone, and the caller hears that
+something may still run.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
 
 from retinue.sandbox.commands import ending, marks
 
@@ -29,6 +32,23 @@ SPAWNERS: set[int] = set()
 _lock = threading.Lock()
 _live: set[int] = set()
 """The marks of all commands that run."""
+
+
+class _Giver:
+    """This process as the one that gives marks: all of them tell that they are its own. Under the lock."""
+
+    def __init__(self) -> None:
+        self._process, self.number = 0, 0
+
+    def new_mark(self, highest: int) -> int:
+        """0 if the limit of this process leaves no room for one."""
+        if self._process != os.getpid():  # a fork gives its own
+            self._process, self.number = os.getpid(), secrets.randbelow(marks.ROOM // marks.EACH)
+        if highest <= marks.ROOM + 1:
+            return 0
+        while (mark := marks.mark_of(self.number, secrets.randbelow(marks.EACH), highest)) in _live:
+            pass
+        return mark
 
 
 class _Home:
@@ -54,7 +74,7 @@ class _Home:
                 ending.adopt_orphans(False)
 
 
-_home = _Home()
+_home, _giver = _Home(), _Giver()
 
 
 class Strays:
@@ -67,7 +87,7 @@ class Strays:
         if sys.platform == "linux":
             self._own = marks.own_limit()
             with _lock:
-                self.mark = _new_mark(self._own)
+                self.mark = _giver.new_mark(self._own)
                 _live.add(self.mark)
                 self._adopting = adopting and _home.open()
 
@@ -101,22 +121,32 @@ class Strays:
         found = ending.everything()
         top, session = os.getpid(), os.getsid(0)
         looked_after = frozenset(SPAWNERS)
+        limits = {pid: marks.limit_of(pid) for pid in found}
         below = ending.reached(found, top, looked_after)
+        orphans = ending.reached(found, top, looked_after | self._unmarked(limits))
         ours: dict[int, bytes] = {}
         doubtful = False
         for pid, (parent, began) in found.items():
-            limit = marks.limit_of(pid)
+            limit = limits[pid]
             if limit == self._own - 1 and parent == top and pid not in looked_after:
                 _reap(pid)  # a supervisor that waited for a command, and ended with its spawner
-            if limit == self.mark or (pid in below and limit is not None and self._nobodys(limit)):
+            if limit == self.mark or (pid in orphans and limit is not None and self._nobodys(limit)):
                 ours[pid] = began
+            elif pid in orphans and limit not in _live:
+                doubtful = doubtful or not ending.is_zombie(
+                    pid
+                )  # of another Retinue that is gone, or says so
             elif pid in below and int(began) >= self._began and limit in (None, self._own):
                 doubtful = doubtful or (_session(pid) not in (session, 0) and not ending.is_zombie(pid))
         return ours, doubtful
 
+    def _unmarked(self, limits: Mapping[int, int | None]) -> frozenset[int]:
+        """What no command can have started, the spawners of others with it: what is below is not ours."""
+        return frozenset(pid for pid, limit in limits.items() if limit is None or limit >= self._own - 1)
+
     def _nobodys(self, limit: int) -> bool:
-        """Whether a process is marked, but for no command that runs: it has lowered its own mark."""
-        return limit < self._own - 1 and limit not in _live
+        """Whether a mark is of no command that runs, nor of another's: a process has lowered its own."""
+        return limit not in _live and marks.whose(limit, self._own) in (None, _giver.number)
 
 
 def _end(pid: int, began: bytes) -> None:
@@ -137,13 +167,6 @@ def _session(pid: int) -> int:
         return os.getsid(pid)
     except OSError:
         return 0
-
-
-def _new_mark(highest: int) -> int:
-    """0 if the limit of this process leaves no room for one."""
-    if highest <= marks.ROOM:
-        return 0
-    return highest - 2 - secrets.randbelow(marks.ROOM)
 
 
 def _ticks() -> int:
