@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from counting import calls
 from research.planted import AGREEING, CONTRADICTING
+from retinue.research import contradictions as looking
 from retinue.research.contradictions import ReadPage, contradictions
+from retinue.research.pages import FetchedPage, KeptTable
+from retinue.types import Source
 
 
 def both(title: str, text: str, other_title: str, other_text: str) -> list[ReadPage]:
@@ -50,3 +54,27 @@ def test_a_mirror_of_a_page_says_nothing_of_its_own() -> None:
 @pytest.mark.parametrize("text", ["", "…", "#" * 5000, "1 " * 20_000, "\x00" * 100, "Å" * 9000])
 def test_no_text_can_make_it_fail(text: str) -> None:
     assert contradictions([ReadPage(key="a", text=text), ReadPage(key="b", text=text + " 2")]) == ()
+
+
+def test_however_much_was_read_no_more_than_so_much_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "MOST_TEXT", 10_000, raising=False)
+
+    def pages(count: int) -> list[ReadPage]:
+        said = [
+            [f"Tower {n} of Harrow {page} is {n + page} m high." for n in range(100)] for page in range(count)
+        ]
+        return [ReadPage(key=str(at), text="\n".join(lines)) for at, lines in enumerate(said)]
+
+    few, many = (calls(lambda count=count: contradictions(pages(count))) for count in (5, 20))
+    assert many < 2 * few
+
+
+async def test_what_was_read_is_looked_through_again_only_when_more_was_read() -> None:
+    kept = KeptTable()
+    one, other = (
+        FetchedPage(key=url, text="The tower is 300 m high.", title="T", source=Source(url=url))
+        for url in ("https://a.example/1", "https://a.example/2")
+    )
+    table = await kept.of([one])
+    assert await kept.of([one]) is table
+    assert (await kept.of([one, other])).pages == (one, other)

@@ -113,7 +113,7 @@ class RunResources:
             pages=pages,
             asks=lambda: self._built.depth == 0 and not self.config.options.yes,
             left=lambda: left_in_words(self._built),
-            answers=lambda: self._built.guards is None,
+            answers=lambda: self._built.guards is None and self._built.output_schema is None,
             reports=lambda: self._built.state.reports_written,
         )
 

@@ -23,7 +23,10 @@ from retinue.claims.words import words
 MOST_PAGES = 80
 MOST_SENTENCES = 600
 """Of one page that are compared; later ones are not."""
-MOST_PAIRS = 200_000
+MOST_TEXT = 500_000
+"""Characters of all pages together that are compared, which takes some seconds: short pages whole, and as
+much of each long one."""
+MOST_PAIRS = 60_000
 """Of sentences that are looked at."""
 MOST_TOLD = 40
 COMMON = 60
@@ -69,7 +72,9 @@ class Contradiction:
 
 def contradictions(pages: Iterable[ReadPage]) -> tuple[Contradiction, ...]:
     """Where these pages contradict one another, those that share most first."""
-    said = [one for at, page in enumerate(_distinct(pages)) for one in _statements(page, at)]
+    distinct = _distinct(pages)
+    reach = _reach([len(page.text) for page in distinct])
+    said = [one for at, page in enumerate(distinct) for one in _statements(page, at, reach)]
     weights = _Weights(said)
     found: dict[tuple[str, str, str, str], tuple[float, Contradiction]] = {}
     for one, other in _pairs(said, weights):
@@ -91,6 +96,17 @@ def _distinct(pages: Iterable[ReadPage]) -> list[ReadPage]:
             texts.add(text)
             found[page.key] = page
     return list(found.values())[:MOST_PAGES]
+
+
+def _reach(lengths: Sequence[int]) -> int:
+    """How much of each page is looked at, so that all of them together are not more than may be."""
+    left = MOST_TEXT
+    for at, length in enumerate(sorted(lengths)):
+        share = left // (len(lengths) - at)
+        if length > share:
+            return share
+        left -= length
+    return MOST_TEXT
 
 
 class _Statement:
@@ -165,10 +181,10 @@ def _year(one: Quantity) -> Date:
     return Date(int(one.value), None, None, one.text, one.start, one.end)
 
 
-def _statements(page: ReadPage, at: int) -> Iterator[_Statement]:
+def _statements(page: ReadPage, at: int, reach: int) -> Iterator[_Statement]:
     top = page.text[: page.text.find("\n")] if page.text.startswith("#") else ""
     subject = frozenset(word.stem for word in words(f"{page.title} {top}") if word.content)
-    for start, end in sentences(page.text)[:MOST_SENTENCES]:
+    for start, end in sentences(page.text[:reach])[:MOST_SENTENCES]:
         text = " ".join(page.text[start:end].split())
         if not text or text.startswith("#"):
             continue
@@ -206,7 +222,7 @@ def _pairs(said: Sequence[_Statement], weights: _Weights) -> Iterator[tuple[_Sta
             where = weights.where[stem]
             if len(where) <= COMMON:
                 near.update(where)
-        for other, _ in near.most_common(COMMON * 4):
+        for other, _ in near.most_common(COMMON * 2):
             if other > at and said[other].at != one.at:
                 looked += 1
                 if looked > MOST_PAIRS:

@@ -6,6 +6,7 @@ keeps its number however many come later.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -54,6 +55,19 @@ class SourceTable:
         page = self.pages[number - 1]
         title = " ".join(page.title.split())[:150]
         return f"[{number}] {title + '. ' if title else ''}{page.key}"
+
+
+class KeptTable:
+    """The table of what a run has read, made anew only when it has read more."""
+
+    def __init__(self) -> None:
+        self._last: SourceTable | None = None
+
+    async def of(self, pages: Sequence[FetchedPage]) -> SourceTable:
+        """In a thread: to look for contradictions takes seconds where much was read."""
+        if self._last is None or self._last.pages != tuple(pages):
+            self._last = await asyncio.to_thread(table_of, pages)
+        return self._last
 
 
 def table_of(pages: Sequence[FetchedPage]) -> SourceTable:

@@ -25,7 +25,8 @@ SECOND_PAGES = 12
 """Pages beside its own that a claim is held against."""
 MOST_DIFFERENCES = 15
 _MARK = re.compile(r"\[\^?(\d{1,3})\]")
-_OWN_SOURCES = re.compile(r"(?im)^#{1,6}[ \t]*(?:sources|references|bibliography)[ \t:]*$")
+_OWN_SOURCES = re.compile(r"(?i)#{1,6}[ \t]*(?:sources|references|bibliography)[ \t:]*$")
+_ANY_HEADING = re.compile(r"(#{1,6})[ \t]*\S")
 _HEADING = re.compile(r"^#[ \t]+\S", re.MULTILINE)
 _STATEMENT_ENDS = ".!?。！？…"
 
@@ -85,9 +86,17 @@ def written(title: str, body: str, table: SourceTable, plan: ResearchPlan | None
 
 
 def _without_own_sources(body: str) -> str:
-    """A list of sources that the writer made is left out: the program makes it, and it is true."""
-    match = _OWN_SOURCES.search(body)
-    return body if match is None else body[: match.start()]
+    """A list of sources that the writer made is left out: the program makes it, and it is true. What comes
+    behind it under a heading of its own stays."""
+    kept: list[str] = []
+    left_out = 0
+    for line in body.split("\n"):
+        heading = _ANY_HEADING.match(line)
+        if heading is not None and (not left_out or len(heading[1]) <= left_out):
+            left_out = len(heading[1]) if _OWN_SOURCES.match(line) else 0
+        if not left_out:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _others(table: SourceTable, cited: Sequence[int]) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from pydantic import BeforeValidator, Field
 
 from retinue.errors import ToolError
-from retinue.research.pages import FetchedPage, SourceTable, table_of
+from retinue.research.pages import FetchedPage, KeptTable, SourceTable
 from retinue.research.planning import (
     MOST_QUESTIONS,
     as_filled,
@@ -56,8 +56,17 @@ class ResearchDesk:
     reports: Callable[[], int]
 
 
+TableNow = Callable[[], Awaitable[SourceTable]]
+"""What a run and those below it have read until now, numbered."""
+
+
 def research_tools(desk: ResearchDesk) -> list[Tool]:
-    return [_plan_tool(desk), _note_tool(desk), _sources_tool(desk), _report_tool(desk)]
+    kept = KeptTable()
+
+    async def table() -> SourceTable:
+        return await kept.of(await desk.pages())
+
+    return [_plan_tool(desk), _note_tool(desk), _sources_tool(desk, table), _report_tool(desk, table)]
 
 
 def _listed(value: object) -> object:
@@ -131,11 +140,11 @@ def _note_tool(desk: ResearchDesk) -> Tool:
     return research_note
 
 
-def _sources_tool(desk: ResearchDesk) -> Tool:
+def _sources_tool(desk: ResearchDesk, table_now: TableNow) -> Tool:
     @tool(description=describe("research_sources"), effect="read", private=False, repeatable=True)
     async def research_sources() -> ToolResult:
         """Sources."""
-        table = await _table(desk)
+        table = await table_now()
         plan = desk.plan()
         open_: list[PlanQuestion] = [q for q in plan.questions if q.status != "answered"] if plan else []
         lines = [table.line(number) for number in range(1, len(table.pages) + 1)]
@@ -152,11 +161,6 @@ def _sources_tool(desk: ResearchDesk) -> Tool:
     return research_sources
 
 
-async def _table(desk: ResearchDesk) -> SourceTable:
-    pages = await desk.pages()
-    return await asyncio.to_thread(table_of, pages)
-
-
 def _differences(table: SourceTable) -> str:
     lines = [
         f"- {each.kind}: [{table.number(each.one.key)}] “{one_line(each.one.sentence, 200)}”"
@@ -167,7 +171,7 @@ def _differences(table: SourceTable) -> str:
     return "\n".join([*lines, *([f"(and {more} more)"] if more > 0 else [])])
 
 
-def _report_tool(desk: ResearchDesk) -> Tool:
+def _report_tool(desk: ResearchDesk, table_now: TableNow) -> Tool:
     @tool(description=describe("research_report"), effect="read", private=False, repeatable=True)
     async def research_report(
         ctx: ToolContext,
@@ -180,7 +184,7 @@ def _report_tool(desk: ResearchDesk) -> Tool:
             title: of the report
             body: the report in Markdown, with [n] behind each statement; without a list of sources
         """
-        table = await _table(desk)
+        table = await table_now()
         report = await asyncio.to_thread(written, title, body, table, desk.plan())
         path = await asyncio.to_thread(ctx.files.write, REPORT, report.text.encode("utf-8", "replace"))
         last = desk.reports() + 1 >= MOST_MENDED
