@@ -202,3 +202,29 @@ async def test_an_orphan_of_another_retinue_is_left_and_that_is_said(files: File
         assert len(living(f"sleep\0{theirs}")) == 1
     assert result.text.endswith("what it left may still run]")
     assert living(mark) == []
+
+
+async def test_the_dead_of_others_that_came_meanwhile_are_let_go_and_those_of_the_program_kept(
+    files: Files, tmp_path: Path
+) -> None:
+    going = asyncio.create_task(bash(files, "touch begun; until [ -e on ]; do sleep 0.01; done"))
+    assert files.project is not None
+    async with asyncio.timeout(60):
+        while not (files.project / "begun").exists():
+            await asyncio.sleep(0.01)
+    leave = (
+        "sh -c 'echo $$ > orphan.tmp; mv orphan.tmp orphan; until [ -e die ]; do sleep 0.01; done' & exit 5"
+    )
+    own = subprocess.Popen(("sh", "-c", leave), cwd=tmp_path, start_new_session=True)
+    async with asyncio.timeout(60):
+        while not ((tmp_path / "orphan").exists() and ending.is_zombie(own.pid)):
+            await asyncio.sleep(0.01)
+    orphan = int((tmp_path / "orphan").read_text())
+    (tmp_path / "die").touch()
+    async with asyncio.timeout(60):
+        while not ending.is_zombie(orphan):
+            await asyncio.sleep(0.01)
+    (files.project / "on").touch()
+    await going
+    assert orphan not in ending.everything()
+    assert own.wait() == 5

@@ -58,6 +58,7 @@ class _Home:
         self._owner, self._wanted, self._ours = 0, 0, False
 
     def open(self) -> bool:
+        _reap_adopted()
         if self._owner != os.getpid():  # a fork takes in nobody, whatever its parent did
             self._owner, self._wanted = os.getpid(), 0
         if self._wanted == 0:
@@ -68,6 +69,7 @@ class _Home:
         return True
 
     def close(self) -> None:
+        _reap_adopted()
         if self._owner == os.getpid() and self._wanted:
             self._wanted -= 1
             if self._wanted == 0 and self._ours:
@@ -159,6 +161,18 @@ def _end(pid: int, began: bytes) -> None:
 def _reap(pid: int) -> None:
     with contextlib.suppress(OSError):  # another's child, or the program around us was faster
         os.waitpid(pid, os.WNOHANG)
+
+
+def _reap_adopted() -> None:
+    """Let go of the dead that came to us from others: nobody else can.
+
+    Of those alone that the program cannot have started itself, whose end is the program's to hear of: a child
+    is in the session of its parent or in one of its own. An orphan of our own session is left as it is.
+    """
+    own = os.getsid(0)
+    for pid in ending.children_of_ours():  # orphans come to the first thread
+        if _session(pid) not in (own, pid, 0) and ending.is_zombie(pid):
+            _reap(pid)
 
 
 def _session(pid: int) -> int:
