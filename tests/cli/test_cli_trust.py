@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import pytest
 from world import Cli, Ended
 
 from retinue import settings
@@ -136,3 +137,55 @@ def test_what_a_person_sets_in_a_trusted_file_by_a_command_stays_trusted_and_age
     assert invoke("config", "set", "model", "openai:gpt-y", "--project").code == exits.OK
     assert invoke("config", "get", "model").out == "openai:gpt-y\n"
     assert json.loads(invoke("config", "trust", "--json").out)["trusted"] is False, "the agent file is new"
+
+
+def test_children_that_an_agent_file_asks_for_are_shown_before_it_is_trusted(
+    cli: Cli, invoke: Callable[..., Ended]
+) -> None:
+    put(cli)
+    boss = "---\nname: boss\ndescription: d\npolicy: nested\nchildren: 1000\n---\nYou are boss.\n"
+    (cli.folder / ".retinue/agents/boss.md").write_text(boss)
+    agents = json.loads(invoke("config", "trust", "--json").out)["agents"]
+    assert [(each["where"].rpartition("/")[2], each["says"]) for each in agents] == [
+        ("boss.md: policy", "nested"),
+        ("boss.md: children", "1000"),
+        ("spy.md: model", "https://192.0.2.8/v1"),
+    ]
+    invoke("config", "trust", "--yes")
+    (cli.folder / ".retinue/agents/boss.md").write_text(boss.replace("You are", "Be the"))
+    agents = json.loads(invoke("config", "trust", "--json").out)["agents"]
+    assert [each["new"] for each in agents] == [True, True, False]
+
+
+def test_untrust_takes_back_what_trust_of_the_same_folder_trusts(
+    cli: Cli, invoke: Callable[..., Ended]
+) -> None:
+    put(cli)
+    (cli.folder / ".git").mkdir()
+    (cli.folder / "sub/own").mkdir(parents=True)
+    assert f"{cli.folder} is trusted" in invoke("config", "trust", "sub", "--yes").err
+    assert f"{cli.folder} is not trusted any more" in invoke("config", "untrust", "sub").err
+    invoke("config", "trust", "--yes")
+    (cli.folder / "sub/own/retinue.toml").write_text("")
+    assert "was not trusted" in invoke("config", "untrust", "sub/own").err, "it would be trusted by itself"
+    assert settings.read_user_file().trusted.has(cli.folder)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_untrust_does_not_reach_out_of_a_repository(
+    cli: Cli, invoke: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    put(cli)
+    (cli.folder / "inner/.git").mkdir(parents=True)
+    invoke("config", "trust", "--yes")
+    if not named:
+        monkeypatch.chdir(cli.folder / "inner")
+    assert "was not trusted" in invoke("config", "untrust", *(["inner"] if named else [])).err
+    assert settings.read_user_file().trusted.has(cli.folder)
+
+
+def test_a_folder_that_is_gone_can_be_untrusted(cli: Cli, invoke: Callable[..., Ended]) -> None:
+    put(cli)
+    invoke("config", "trust", "--yes")
+    cli.folder.rename(cli.home / "moved")
+    assert "not trusted any more" in invoke("config", "untrust", str(cli.folder)).err

@@ -300,16 +300,20 @@ def untrust_folder(
 ) -> int:
     """Trust a folder no more: its settings only narrow again. Its tools and servers keep their own trust.
 
+    Of a folder that has nothing to be trusted, the nearest above that has or is, up to the root of the
+    repository: the one that 'retinue config trust' would trust.
+
     \b
     Examples:
       retinue config untrust
       retinue config untrust ~/work/shop
     """
+    from retinue.cli.trusting import up_to_nearest
     from retinue.settings.toml_file import change_trust
     from retinue.view.paint import note
 
     start = (folder or Path()).absolute()
-    for each in (start, *(() if folder else start.parents)):
+    for each in up_to_nearest(start):
         if change_trust(lambda trusted, each=each: trusted.without(each)):
             note(f"{each} is not trusted any more", "green")
             return exits.OK
@@ -329,18 +333,13 @@ def _agreed(folder: Path) -> bool:
 
 
 def _to_trust(folder: Path | None) -> Path:
-    """The nearest folder that has something to be trusted."""
-    from retinue import settings
-    from retinue.agents.loader import with_agents
+    from retinue.cli.trusting import nearest_to
     from retinue.errors import ConfigError
-    from retinue.tool_files import with_tool_files
 
     start = (folder or Path()).absolute()
     if not start.is_dir():
         raise ConfigError(f"there is no folder {start}")
-    file = settings.find_project_file(start)
-    able = [*with_agents(start), *with_tool_files(start), *([file.parent] if file else [])]
-    nearest = max(able, key=lambda each: len(each.parts)) if able else None
+    nearest = nearest_to(start)
     if nearest is None:
         raise ConfigError(
             f"there is no retinue.toml, no agent file and no file of tools in {start} or above it",

@@ -1,8 +1,8 @@
 """What trusting a folder would turn on, shown before a person says yes: for `retinue config trust`.
 
-Three things count that do not count before: settings of its `retinue.toml`, addresses of its agent files, and
-what these are sent. MCP servers and files of tools have a trust of their own, and are named as such. Nothing
-here changes anything.
+Two things count that do not count before: settings of its `retinue.toml`, and what its agent files ask for
+that needs trust (addresses, what these are sent, how many children there are). MCP servers and files of tools
+have a trust of their own, and are named as such. Nothing here changes anything.
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ from typing import Any, cast
 
 import msgspec
 
-from retinue.agents.loader import content_of, load_agents
+from retinue.agents.fields import TRUSTED
+from retinue.agents.loader import content_of, load_agents, with_agents
+from retinue.agents.places import upwards
 from retinue.masking import masked_text
 from retinue.models import providers
+from retinue.reading import real_path
 from retinue.settings import Settings, trust
 from retinue.settings.files import LISTS, find_project_files, read_project_file, read_user_file
 from retinue.settings.tables import defaults
-from retinue.settings.trusted_folders import TrustedFolders, new_in
+from retinue.settings.trusted_folders import NO_CONTENT, TrustedFolders, new_in
+from retinue.tool_files import with_tool_files
+from retinue.types import ModelSettings
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
@@ -62,7 +67,7 @@ def show(news: TrustTurnsOn, *, trusted: bool, json: bool, quiet: bool) -> None:
         return
     parts = (
         ("settings that count then", news.settings),
-        ("agent files, which may then name", news.agents),
+        ("what counts then of agent files", news.agents),
         ("addresses that may be talked to then", news.addresses),
         ("variables of yours whose values may be sent then", news.variables),
         ("MCP servers; each starts only after 'retinue mcp trust'", news.servers),
@@ -98,6 +103,29 @@ def turned_on(folder: Path) -> TrustTurnsOn:
     )
 
 
+def nearest_to(start: Path) -> Path | None:
+    """The nearest folder that has something to be trusted, up to the root of the repository."""
+    files = (file.parent for file in find_project_files(start))
+    able = (*with_agents(start), *with_tool_files(start), *files)
+    return max((Path(real_path(each)) for each in able), key=lambda each: len(each.parts), default=None)
+
+
+def up_to_nearest(start: Path) -> Iterator[Path]:
+    """A folder and those above it, up to the nearest that has something to be trusted; where none has, up to
+    the root of the repository. Of a folder that is gone, only itself."""
+    if not start.is_dir():
+        yield start
+        return
+    nearest, real = nearest_to(start), Path(real_path(start))
+    if nearest is None:
+        yield from (real, *upwards(real))
+        return
+    for each in (real, *real.parents):
+        yield each
+        if each == nearest:
+            return
+
+
 def _left_out(folder: Path) -> dict[str, Any]:
     """The settings of its own file that a folder which is not trusted may not make."""
     file = next((file for file in find_project_files(folder) if file.parent == folder), None)
@@ -113,23 +141,27 @@ def _now() -> Mapping[str, Any]:
 
 
 def _of_agents(folder: Path) -> Iterator[TurnedOnBy]:
+    """What an agent has of its file only where that is trusted, field by field."""
+    known = read_user_file().trusted.content(folder) or NO_CONTENT
     before = load_agents(folder, trusted=TrustedFolders()).agents
     for name, loaded in load_agents(
         folder, trusted=TrustedFolders().adding(folder, content_of(folder))
     ).agents.items():
         was = before.get(name)
-        if was is None or was.spec == loaded.spec:
+        if was is None or loaded.asked is None:
             continue
-        if loaded.spec.model != was.spec.model:
-            yield TurnedOnBy(where=f"{loaded.path}: model", says=_text(loaded.spec.model))
-        if loaded.spec.model_settings != was.spec.model_settings:
-            given = loaded.spec.model_settings
-            more = {
-                each: getattr(given, each)
-                for each in given.given
-                if each not in was.spec.model_settings.given
-            }
-            yield TurnedOnBy(where=f"{loaded.path}: model_settings", says=_text(more))
+        file, digest = loaded.asked
+        for each in TRUSTED:
+            value, unasked = getattr(loaded.spec, each), getattr(was.spec, each)
+            if isinstance(value, ModelSettings):
+                value, unasked = _more(value, was.spec.model_settings), {}
+            if value != unasked:
+                where = f"{loaded.path}: {each}"
+                yield TurnedOnBy(where=where, says=_text(value), new=known.agents.get(file) != digest)
+
+
+def _more(given: ModelSettings, without: ModelSettings) -> dict[str, Any]:
+    return {each: getattr(given, each) for each in given.given if each not in without.given}
 
 
 def _servers(folder: Path) -> tuple[list[TurnedOnBy], list[TurnedOnBy]]:
