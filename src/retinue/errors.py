@@ -11,6 +11,7 @@
     │   ├── Fenced           another process owns this run now
     │   │   └── Withdrawn    this process leaves it to another one
     │   ├── AlreadyRunning   this process works on it
+    │   ├── HasEnded         it was to go on by itself, and has its end
     │   └── Unwritable       an event that could not be read back from the log
     ├── ConfigError          a person's mistake: names the file, the line and the fix
     │   ├── RunIdTaken       there is a run of an id that was chosen for a new one
