@@ -318,7 +318,7 @@ class Instance(Generic[Deps]):
         if not isinstance(self.store, PostgresStore):
             raise ConfigError(
                 'engine = "workers" needs a PostgreSQL database, which the workers have too',
-                fix='give it with --db postgresql://… or RETINUE_DB, or set engine = "local"',
+                fix='give db="postgresql://…", or RETINUE_DB, or set engine = "local"',
             )
         await self.store.open_queue()
 

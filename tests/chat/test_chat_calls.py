@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
+import contextlib
+import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,11 +145,11 @@ async def test_a_command_that_takes_long_is_told_in_the_status_line(chat: Chat) 
     await chat.open()
     await chat.say("first question")
     await chat.until("1 turn")
-    slow = chat.cli.folder / "slow.html"  # nobody reads it yet
-    os.mkfifo(slow)
-    await chat.say(f"/export {slow}")
-    await chat.until("/export 1 s")
-    page = await asyncio.to_thread(slow.read_bytes)
-    assert b"first question" in page
-    await chat.until("written to ")
-    assert "/export 1 s" not in await chat.screen()
+    [database] = chat.cli.home.rglob("*.db")
+    with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("begin immediate")  # nobody else can write
+        await chat.say("/rename later")
+        await chat.until("/rename 1 s")
+        other.execute("rollback")
+    await chat.until("later")
+    await chat.until(lambda text: "/rename 1 s" not in text.splitlines()[-1])

@@ -125,18 +125,20 @@ def _slug(question: str) -> str:
 
 def _written(report: Report, wanted: Path, question: Question) -> None:
     """Write the report as Markdown, and as a page where that can be made."""
+    from retinue.cli.exporting import write_new
     from retinue.cli.extras import install
     from retinue.view.paint import note
     from retinue.view.research_page import research_page
+    from retinue.view.words import clean
 
     base = wanted.with_suffix("") if wanted.suffix in (".md", ".html") else wanted
-    base = _free(((question.cwd or Path()) / base) if not base.is_absolute() else base)
+    base = _free((question.cwd or Path()).absolute() / base)
     texts = {".md": report.text, ".html": research_page(report)}
     names: list[str] = []
     for suffix, text in texts.items():
         if text is not None:
             path = base.with_name(base.name + suffix)
-            path.write_text(text, "utf-8")
+            write_new(path, clean(text).encode(), project=(question.cwd or Path()).absolute())
             names.append(str(path))
     if not question.manner.quiet:
         note(f"report: {', '.join(names)}")
@@ -148,6 +150,6 @@ def _free(base: Path) -> Path:
     """A name that nothing has yet: a report never replaces another one."""
     for number in range(1, 1000):
         path = base if number == 1 else base.with_name(f"{base.name}-{number}")
-        if not any(path.with_name(path.name + suffix).exists() for suffix in (".md", ".html")):
+        if not any(os.path.lexists(path.with_name(path.name + suffix)) for suffix in (".md", ".html")):
             return path
     return base

@@ -219,4 +219,6 @@ def _revoke(name: str) -> int:
     tokens.revoke(tokens.token_file(), name)
     sessions.forget(tokens.session_file(), [name])
     note(f"the token of {name} is gone, also from a server that runs", "green")
+    if not tokens.read(tokens.token_file()):
+        note("! no token is left: the next start on loopback asks for none, unless it is given one", "yellow")
     return exits.OK

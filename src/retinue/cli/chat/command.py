@@ -110,7 +110,7 @@ async def _chat(asked: ChatAsked) -> int:
         db=flags.db,
         cwd=flags.cwd,
         tool_files=loaded,
-        answering="ask",
+        answering="ask" if sys.stdin.isatty() else "refuse",
         yes=flags.yes,
         fallback="offline",
         conversations=True,

@@ -281,14 +281,14 @@ async def _rename(talk: Talk, rest: str) -> None:
 
 
 async def _export(talk: Talk, rest: str) -> None:
-    from retinue.cli.exporting import exported
+    from retinue.cli.exporting import exported, write_new
 
     if not talk.session.run_id:
         raise ConfigError("there is nothing to export yet")
     path = _path(talk, rest or f"{talk.session.run_id}.html")
     events = await talk.session.retinue.store.events(talk.session.run_id)
     data = exported(events, html=path.suffix in (".html", ".htm"))
-    await asyncio.to_thread(path.write_bytes, data)
+    await asyncio.to_thread(write_new, path, data, project=talk.session.retinue.cwd)
     talk.tell(f"written to {path}", style="dim")
 
 

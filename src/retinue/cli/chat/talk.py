@@ -7,6 +7,7 @@ plain lines). Errors of a message are said and end nothing.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import os
 import re
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from retinue.cli.chat.session import ChatSession, EarlierMessage
 from retinue.errors import RetinueError
 from retinue.view import words
-from retinue.view.paint import Line
+from retinue.view.paint import Line, columns, wrap
 
 if TYPE_CHECKING:
     from retinue.attachments import Attachment
@@ -47,8 +48,8 @@ class Talk:
     def __init__(self, session: ChatSession, view: ChatView, stage: Stage) -> None:
         self.session, self.view, self.stage = session, view, stage
         self.attached: list[Path] = []
-        self.output: list[str] = []
-        """What commands of the person's printed, for the next message."""
+        self.output: list[tuple[str, str]] = []
+        """What commands of the person's printed, by a name for it, for the next message."""
         self.listed: Sequence[RunRow] = ()
         """The conversations that /resume listed last."""
         self.told: Sequence[EarlierMessage] = ()
@@ -103,7 +104,10 @@ class Talk:
         return f"{self.doing[0]} {since:.0f} s" if self.doing and since >= 1 else ""
 
     def say_error(self, text: str) -> None:
-        self.stage.lines([[(f"  ✗ {line}", "red")] for line in words.clean(text).splitlines() or [""]])
+        pieces = wrap(words.clean(text), columns() - 4)
+        self.stage.lines(
+            [[("  ✗ " if not at else "    ", "red"), (line, "red")] for at, line in enumerate(pieces)]
+        )
 
     def tell(self, *lines: str, style: str = "") -> None:
         self.stage.lines([[(f"  {words.clean(line)}", style)] for line in lines])
@@ -113,7 +117,7 @@ class Talk:
     async def say(self, text: str) -> None:
         async with self._turn:
             attachments = await self._attachments(text)
-            message = self._with_output(self._for_agent(text))
+            message = self._for_agent(text)
             names = [attached.name for attached in attachments]
             note = f"  [{', '.join(names)}]" if names else ""
             at_work = self.busy
@@ -123,13 +127,15 @@ class Talk:
 
     async def _attachments(self, text: str) -> list[Attachment]:
         """What was attached, and the files that the message names with an @."""
-        from retinue.attachments import attach
+        from retinue.attachments import attach, attach_bytes
 
         project = self.session.retinue.cwd
         named = [match[1].rstrip(".,;:!?)") for match in MENTION.finditer(text)]
         mentioned = await asyncio.to_thread(lambda: [p for p in map(project.joinpath, named) if p.is_file()])
         paths = [*self.attached, *mentioned]
-        return [await attach(path, project=project) for path in dict.fromkeys(paths)]
+        files = [await attach(path, project=project) for path in dict.fromkeys(paths)]
+        # Attached, not said: nobody wrote it, it may be private, and it vouches for no address.
+        return [*files, *[await attach_bytes(name, text.encode()) for name, text in self.output]]
 
     def _for_agent(self, text: str) -> str:
         """`@agent …` has that agent do it."""
@@ -138,9 +144,6 @@ class Talk:
             return text
         rest = text[match.end() :]
         return f"Have the agent {match[1]} do this, and tell me what it found:\n\n{rest}"
-
-    def _with_output(self, text: str) -> str:
-        return "\n\n".join([*self.output, text]) if self.output else text
 
     # -- the person's own commands ---------------------------------------------------------------------------
 
@@ -151,7 +154,8 @@ class Talk:
             return
         printed = await self.stage.with_terminal(lambda: _run_shell(command, self.session.retinue.cwd))
         kept = printed if len(printed) <= MOST_OUTPUT else f"{printed[:MOST_OUTPUT]}\n[cut here]"
-        self.output.append(f"I ran `{command}`. It printed:\n```\n{kept}\n```")
+        name = words.one_line(f"output of {command}", 60).replace("/", "_")
+        self.output.append((f"{name}.txt", f"I ran: {command}\nIt printed:\n{kept}\n"))
 
     # -- the status line -------------------------------------------------------------------------------------
 
@@ -207,6 +211,7 @@ async def _run_shell(command: str, folder: Path) -> str:
         os.close(writing)
     printed: list[bytes] = []
     loop, over = asyncio.get_running_loop(), asyncio.Event()
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def read() -> None:
         chunk = os.read(reading, 65536)
@@ -214,7 +219,7 @@ async def _run_shell(command: str, folder: Path) -> str:
             loop.remove_reader(reading)
             over.set()
             return
-        os.write(1, chunk)
+        os.write(1, words.clean(decoder.decode(chunk)).encode())  # files may be a stranger's
         if sum(map(len, printed)) < 4 * MOST_OUTPUT:
             printed.append(chunk)
 
