@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +133,28 @@ async def test_a_merge_that_a_conflict_kept_from_being_made_leaves_no_tick_until
         report = await retinue.run("boss", "go")
         assert (report.outcome, report.shortfall.incomplete) == ("completed", 0)
         assert (await counts(retinue, report.run_id))["boss"] == (0, 1)
+
+
+def test_what_an_earlier_version_left_in_a_copy_is_listed_as_unmerged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, db = project(tmp_path / "p"), str(tmp_path / "runs.db")
+
+    async def left() -> None:
+        async with opened(folder, team()) as retinue:
+            await retinue.run("boss", "go")
+
+    asyncio.run(left())
+    with (
+        contextlib.closing(sqlite3.connect(db)) as link,
+        link,
+    ):  # as it was written before there was such a mark
+        link.execute("DELETE FROM events WHERE type = 'copy_left'")
+        link.execute("UPDATE runs SET copy_left = 0, unmerged = 0")
+    assert main(["runs", "list", "--json", "--db", db]) == 0
+    assert json.loads(capsys.readouterr().out)["unmerged"] == 1
+    assert main(["runs", "list", "--db", db]) == 0
+    assert "completed, unmerged" in capsys.readouterr().out
+    shutil.rmtree(tmp_path / "runs.db-worktrees")
+    assert main(["runs", "list", "--json", "--db", db]) == 0
+    assert json.loads(capsys.readouterr().out)["unmerged"] == 0

@@ -117,6 +117,7 @@ def list_runs(
         rows = await retinue.shown.runs(which)
         if not rows and agent is not None:
             await _check_agent(retinue, agent)
+        rows = await retinue.changes.with_old_copies(rows, retinue.services.worktrees)
         return rows, await advice(retinue, rows, most=3)
 
     rows, stopped = with_retinue(db, found)

@@ -235,6 +235,25 @@ class WorkflowChanges:
         ]
         return here + [await self._elsewhere(each) for name, each in known.items() if name not in found]
 
+    async def with_old_copies(self, rows: Sequence[RunRow], worktrees: Worktrees) -> list[RunRow]:
+        """Rows of a list, in which work counts too that an earlier version left: its log does not tell, and
+        the copy is here."""
+        ended = {row.run_id for row in rows if row.outcome not in OPEN and not row.unmerged}
+        found: dict[str, int] = {}
+        for copy in await asyncio.to_thread(worktrees.all) if ended else ():
+            those = {copy.root_id, copy.run_id, *(each.run_id for each in worktrees.above(copy))} & ended
+            if those and not await self._is_told(copy):
+                found.update((run_id, found.get(run_id, 0) + 1) for run_id in those)
+        return [
+            msgspec.structs.replace(row, unmerged=found[row.run_id]) if row.run_id in found else row
+            for row in rows
+        ]
+
+    async def _is_told(self, copy: Copy) -> bool:
+        """Whether the log says what became of the work in a copy."""
+        log = await self._store.events(copy.root_id, run_id=copy.run_id)
+        return any(isinstance(event, CopyLeft) for event in log)
+
     async def _elsewhere(self, row: RunRow) -> UnmergedCopy:
         """What the log says of a copy that is not here."""
         log = await self._store.events(row.root_id, run_id=row.run_id)
