@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from retinue.app import Retinue
@@ -47,3 +48,28 @@ async def test_a_fork_after_a_child_that_code_asked_replays(engine: str) -> None
             copied = [e for e in await store.events(fork) if isinstance(e, ToolReturned) and e.fields]
             assert copied
             assert (await retinue.replay(fork)).diff == ""
+
+
+TIMED = """import time
+before = time.time()
+r = await c(prompt="x")
+print("late" if time.time() - before > 0.1 else "at once")"""
+
+
+@pytest.mark.parametrize(("timed", "same"), [(False, True), (True, False)])
+async def test_code_of_a_log_from_before_its_clock_knew_what_calls_took_takes_the_same_way(
+    timed: bool, same: bool
+) -> None:
+    store = MemoryStore()
+    async with app(store, TIMED, lambda request: "found", "cpython") as retinue:
+        events = await store.events((await retinue.run("root", "go")).run_id)
+        inner = [e for e in events if isinstance(e, ToolReturned) and "/" in e.call_id]
+        assert [e.timed for e in inner] == [True]
+        assert any(isinstance(e, ToolReturned) and "at once" in e.text for e in events)
+        slow = [
+            msgspec.structs.replace(e, duration_ms=400, timed=timed)
+            if isinstance(e, ToolReturned) and "/" in e.call_id
+            else e
+            for e in events
+        ]
+        assert ((await retinue.replay_events(slow)).diff == "") == same

@@ -263,7 +263,7 @@ def _take_answer(state: RunState, event: ToolReturned) -> None:
     """The answer to a call that code made."""
     code, slash, number = event.call_id.rpartition("/")
     if slash and number.isdecimal():
-        state.course(code).answer(int(number), event.duration_ms / 1000)
+        state.course(code).answer(int(number), event.duration_ms / 1000 if event.timed else 0.0)
 
 
 def _tool_returned(state: RunState, event: ToolReturned) -> None:

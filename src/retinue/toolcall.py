@@ -250,6 +250,7 @@ def _note(run: Run, call: ToolCall, name: str, result: ToolResult, duration: int
         text=result.text,
         is_error=result.is_error,
         duration_ms=duration,
+        timed="/" in call.id,
         sources=result.sources,
         files=result.files,
         usage=result.usage,

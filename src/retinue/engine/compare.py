@@ -46,6 +46,7 @@ _VOLATILE = frozenset(
         "used",
         "v",
         "duration_ms",
+        "timed",
         "pid",
         "host",
         "owner",

@@ -236,6 +236,9 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     text: str
     is_error: bool = False
     duration_ms: int = 0
+    timed: bool = False
+    """The clock of the code that made the call moved on by what it took. In a log from before that, and of
+    calls that no code made, it did not."""
     sources: tuple[Source, ...] = ()
     files: tuple[str, ...] = ()
     usage: Usage = Usage()
