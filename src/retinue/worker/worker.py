@@ -41,7 +41,7 @@ class Worker:
         if not isinstance(store, PostgresStore):
             raise ConfigError(
                 "a worker needs a PostgreSQL database: the queue of runs is in it",
-                fix="give it with --db postgresql://… or RETINUE_DB",
+                fix='give db="postgresql://…", or RETINUE_DB',
             )
         if retinue.hands_over:
             raise ConfigError(
