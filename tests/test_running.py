@@ -15,7 +15,7 @@ from retinue.engine import outbox, workflows
 from retinue.errors import ConfigError, ModelError, RunError, StoreError
 from retinue.events import ChildEnded, ChildStarted, Event, RunFinished, RunResumed
 from retinue.fold import fold
-from retinue.models import connect
+from retinue.models.listing import listed_models
 from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel, Step, call
 from retinue.types import ModelRequest, ToolMessage
@@ -320,7 +320,8 @@ async def test_who_stops_following_a_run_that_somebody_waits_for_does_not_end_it
 async def test_a_server_that_does_not_say_its_model_is_asked_in_the_runs_own_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "LIST_SECONDS", 3600.0)
+    assert listed_models.__kwdefaults__ is not None
+    monkeypatch.setitem(listed_models.__kwdefaults__, "seconds", 3600.0)
     taken: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda _, writer: taken.append(writer), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

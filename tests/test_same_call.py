@@ -145,9 +145,9 @@ async def test_what_a_person_edited_is_what_is_done_after_a_restart() -> None:
 
 
 async def test_code_that_asks_for_something_else_after_a_restart_does_not_get_it(tmp_path: Path) -> None:
-    """A clock that nobody can set back lets code tell the two runs of it apart."""
+    """Where things lie in memory lets code tell the two runs of it apart."""
     DONE.clear()
-    code = "import asyncio\nawait note(text=str(asyncio.get_running_loop().time()))"
+    code = "await note(text=str(id(object())))"
     spec = AgentSpec(name="coder", description="d", prompt="You code.", mode="code", tools=(note,))
     url = f"sqlite:///{tmp_path / 'runs.db'}"
 

@@ -78,7 +78,7 @@ async def test_arguments_nested_too_deep_are_an_error_that_the_model_reads() -> 
         {"root": [[("echo", deep)], [("helper", deep)], "done"]}, agents=[agent("helper")], tools=[echo]
     )
     report = await stage.run()
-    says = "the arguments are nested too deep to be read. Send one flat JSON object."
+    says = "the arguments are nested too deep: more than 100 levels deep. Send one flat object."
     assert [message.text for message in results(stage.model.of("root")[-1])] == [says, says]
     assert report.text == "done"
 
