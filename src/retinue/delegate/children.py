@@ -134,7 +134,7 @@ class ChildRunner(Protocol):
         """The registered agents this parent may delegate to."""
         ...
 
-    def why_not(self, parent_id: str, name: str) -> str:
+    def why_not(self, parent_id: str, name: str, *, as_tool: bool = False) -> str:
         """Why this parent may not delegate to an agent that is registered; empty if nothing but a rule is in
         the way, or there is none such."""
         ...

@@ -72,7 +72,7 @@ def agent_tool(spec: AgentSpec, runner: ChildRunner) -> Tool:
 
     def admit(arguments: dict[str, Any], run_id: str) -> None:
         runner.admit(run_id, as_tool=True)
-        if why := runner.why_not(run_id, spec.name):
+        if why := runner.why_not(run_id, spec.name, as_tool=True):
             raise ToolError(f"the agent {spec.name!r} cannot be started here: {why}")
 
     return tool_from_schema(

@@ -298,11 +298,11 @@ class Children:
         run = self.tree.run(parent_id)
         return self.tree.config.startable(run.spec, run.authority, run.path[:-1])
 
-    def why_not(self, parent_id: str, name: str) -> str:
+    def why_not(self, parent_id: str, name: str, *, as_tool: bool = False) -> str:
         run, config = self.tree.run(parent_id), self.tree.config
-        if name == run.spec.name:
+        if name == run.spec.name and not as_tool:
             return "no agent starts itself"
-        if name in config.agents and name not in run.authority.tools:
+        if name in config.agents and name not in run.authority.tools and not as_tool:
             return f"it is not among the tools of {run.spec.name}"
         return config.why_useless(name, run.authority, run.depth)
 
