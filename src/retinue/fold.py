@@ -326,7 +326,7 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
 
 def _reported(state: RunState, event: ToolReturned) -> tuple[str, ...] | None:
     """What the children that a call waited for reported. Its text is never the same: their ids are in it."""
-    began = [child for child in state.children.values() if child.call_id == event.call_id]
+    began = [state.children[child] for child in state.started_by.pop(event.call_id, ())]
     ends = [state.lately.get((child.child_id, event.call_id)) for child in began]
     told = tuple(end.digest for end in ends if end is not None and end.digest)
     waited = not any(child.background for child in began)
@@ -446,6 +446,7 @@ def _child_started(state: RunState, event: ChildStarted) -> None:
         state.notices.pop(child, None)  # of an end before this
         event = msgspec.structs.replace(event, as_tool=first.as_tool)
     state.children[child] = event
+    state.started_by.setdefault(event.call_id, []).append(child)
 
 
 def _child_ended(state: RunState, event: ChildEnded) -> None:

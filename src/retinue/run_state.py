@@ -189,6 +189,8 @@ class RunState:
     """What this run was told of such questions, by their id, until the child has ended that was asked."""
     children: dict[str, ChildStarted] = field(default_factory=dict[str, ChildStarted])
     """What each child was last asked."""
+    started_by: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """The children that a call that has not returned yet started or asked again, by the call."""
     pieces: dict[str, int] = field(default_factory=dict[str, int])
     """How often each child was asked."""
     ended: dict[str, ChildEnded] = field(default_factory=dict[str, ChildEnded])
