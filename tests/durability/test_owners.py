@@ -426,7 +426,7 @@ async def test_nobody_tries_to_take_up_what_the_process_of_another_works_on(
     """It is known before: nothing is tried that would be refused."""
     tried: list[str] = []
 
-    async def resume(run_id: str, *, message: str | None = None) -> str:
+    async def resume(run_id: str, *, message: str | None = None, by_itself: bool = False) -> str:
         tried.append(run_id)
         return run_id
 
