@@ -19,7 +19,7 @@ from trees import Stage, agent, results, told, turn
 
 EXECUTIONS = int(os.environ.get("RETINUE_TREE_EXECUTIONS", "21"))
 """The first, and the rest by twenties. `RETINUE_TREE_EXECUTIONS=200` before a release."""
-VOLATILE = {"at", "duration_ms", "pos", "pid", "host", "cwd", "concurrency", "used"}
+VOLATILE = {"digest", "at", "duration_ms", "pos", "pid", "host", "cwd", "concurrency", "used"}
 
 
 def build(rng: random.Random) -> Stage:
