@@ -18,7 +18,7 @@ from trees import Cast, agent, told, turn
 
 MODEL = "anthropic:claude-haiku-4-5"
 KEYED = agent("keyed", model=MODEL)
-GONE = "no key for anthropic (set ANTHROPIC_API_KEY in the environment)"
+GONE = "no key for anthropic (set ANTHROPIC_API_KEY in the environment, or 'retinue keys set anthropic')"
 
 
 def app(store: MemoryStore, root: Any, environ: dict[str, str] | None = None) -> Retinue:
