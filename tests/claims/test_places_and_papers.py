@@ -64,6 +64,7 @@ def claims(text: str) -> list[Claim]:
         ("`RetryPolicy.delay` doubles the delay up to 90 seconds (retry.py:13-15).", "contradicted"),
         ("Every call goes through `with_retries` (src/retry.py:18).", "supported"),
         ("Every call goes through `with_retries()`, src/retry.py lines 18 to 24.", "supported"),
+        ("The best match is `src/retry.py:18`, in `with_retries`.", "supported"),
         ("Errors are counted by `last_of_all` (src/retry.py:5).", "not_found"),
         ("Errors are counted by `error_counter` (src/retry.py:18).", "not_found"),
         ("This part is rather hard to follow and should be split (src/retry.py:18).", "unchecked"),

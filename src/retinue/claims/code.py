@@ -28,7 +28,7 @@ LONGEST_LINE = 400
 NEAR = 0.6
 """How alike two lines are, at least, if one may stand for the other."""
 _PROSE = frozenset(["md", "markdown", "rst", "txt", "adoc", "org", "tex", "html", "htm"])
-_QUOTED = re.compile(r"``([^`\n]+)``|`([^`\n]+)`")
+_QUOTED = re.compile(r"``([^`\n]+)``|``|`([^`\n]+)`")  # two alone: what stood between was a citation
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NUMBERED = re.compile(r"^\s*L?\d{1,6}\s?(?:[:|│→]|\t)\s?")
 _GAP = re.compile(r"^\W*(?:\.\.\.|…)\W*$")
@@ -97,7 +97,7 @@ def _moved(held: Held, by: int, end: int | None = None) -> Held:
 
 def quoted_code(claim: str) -> list[str]:
     """The pieces of code that a sentence names."""
-    found = (match[1] or match[2] for match in _QUOTED.finditer(claim))
+    found = (match[1] or match[2] or "" for match in _QUOTED.finditer(claim))
     return list(dict.fromkeys(piece.strip() for piece in found if re.search(r"\w\w", piece)))
 
 
