@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from retinue import Answer, ConfigError, Report, Retinue, StoreError, tool
-from retinue.engine.preview import LONGEST
 from retinue.events import ApprovalAnswered, ApprovalRequested, LiveEvent
 from retinue.store.base import Signal
 from retinue.store.memory import MemoryStore
@@ -423,8 +422,13 @@ async def test_answer_refuses_arguments_that_are_no_object_and_the_question_stay
     assert ran == ["a"]
 
 
-async def test_a_preview_that_is_too_long_says_how_much_of_it_is_not_shown(tmp_path: Path) -> None:
-    @tool(effect="execute", preview=lambda arguments, files: "x" * (LONGEST + 10))
+@pytest.mark.parametrize(
+    ("length", "rest"), [(200_000, ""), (200_010, "\n[10 more characters of this preview are not shown]")]
+)
+async def test_a_preview_that_is_too_long_says_how_much_of_it_is_not_shown(
+    tmp_path: Path, length: int, rest: str
+) -> None:
+    @tool(effect="execute", preview=lambda arguments, files: "x" * length)
     async def change_much(command: str) -> str:
         """Change much."""
         return "did"
@@ -440,4 +444,4 @@ async def test_a_preview_that_is_too_long_says_how_much_of_it_is_not_shown(tmp_p
     options: Any = {"db": "memory:", "cwd": tmp_path, "environ": {}, "approve": approve}
     async with Retinue(model=model, agents=[doer], tools=[change_much], **options) as retinue:
         await retinue.run(doer, "go")
-    assert seen == ["x" * LONGEST + "\n[10 more characters of this preview are not shown]"]
+    assert seen == ["x" * 200_000 + rest]

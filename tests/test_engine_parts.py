@@ -252,28 +252,68 @@ KERNEL = [
 ]
 
 
-def test_what_the_kernel_and_the_engine_hand_to_each_other_cannot_be_changed_and_is_named() -> None:
-    names = [f"retinue.{name}" for name in KERNEL]
+WITHOUT_SLOTS = {"WorkflowConfig", "Replayed"}
+"""These remember what they worked out."""
+GIVEN_UNLESS_SAID = {
+    ("Authority", "writable"): True,
+    ("Authority", "project"): True,
+    ("Policy", "enabled"): True,
+    ("Policy", "agent_calls"): 24,
+    ("Run", "corrections"): 2,
+    ("FileState", "kept"): True,
+    ("Source", "verified"): True,
+    ("ResearchPlan", "round"): 1,
+}
+
+
+def handed_about() -> list[type[Any]]:
+    """The classes of facts, as dataclasses and as structs, of the kernel and the engine."""
+    names = [f"retinue.{name}" for name in KERNEL] + ["retinue.events"]
     for package in (retinue.engine, retinue.delegate, retinue.events, retinue.types):
         names += [one.name for one in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+    return [
+        found
+        for name in names
+        for found in vars(importlib.import_module(name)).values()
+        if isinstance(found, type)
+        and found.__module__ == name
+        and (dataclasses.is_dataclass(found) or issubclass(found, msgspec.Struct))
+    ]
+
+
+def test_what_the_kernel_and_the_engine_hand_to_each_other_cannot_be_changed_and_is_named() -> None:
     changing: set[str] = set()
     by_place: set[str] = set()
-    for name in names:
-        for found in vars(importlib.import_module(name)).values():
-            if not isinstance(found, type) or found.__module__ != name:
-                continue
-            if dataclasses.is_dataclass(found):
-                frozen = cast("Any", found).__dataclass_params__.frozen
-                changing |= set() if frozen else {found.__name__}
-                by_place |= (
-                    set() if all(one.kw_only for one in dataclasses.fields(found)) else {found.__name__}
-                )
-            elif issubclass(found, msgspec.Struct):
-                changing |= set() if found.__struct_config__.frozen else {found.__name__}
-                given = inspect.signature(found).parameters.values()
-                by_place |= set() if all(one.kind is one.KEYWORD_ONLY for one in given) else {found.__name__}
+    for found in handed_about():
+        if dataclasses.is_dataclass(found):
+            frozen = cast("Any", found).__dataclass_params__.frozen
+            named = all(one.kw_only for one in dataclasses.fields(found))
+        else:
+            frozen = found.__struct_config__.frozen
+            named = all(one.kind is one.KEYWORD_ONLY for one in inspect.signature(found).parameters.values())
+        changing |= set() if frozen else {found.__name__}
+        by_place |= set() if named else {found.__name__}
     assert changing == KEPT_UP_TO_DATE
     assert by_place == BY_PLACE
+
+
+def test_nothing_is_written_beside_the_fields_that_there_are() -> None:
+    made = [found for found in handed_about() if dataclasses.is_dataclass(found)]
+    assert {found.__name__ for found in made if "__slots__" not in vars(found)} == WITHOUT_SLOTS
+
+
+def test_a_fact_that_is_not_given_is_none_at_all() -> None:
+    """So a field that is new says nothing of what was written before it."""
+    given: dict[tuple[str, str], Any] = {}
+    for found in handed_about():
+        if dataclasses.is_dataclass(found):
+            fields = [(one.name, one.default) for one in dataclasses.fields(found)]
+        else:
+            fields = [(one.name, one.default) for one in msgspec.structs.fields(found)]
+        for name, default in fields:
+            if isinstance(default, int | float) and default and not (name == "v" and default == 2):
+                given[found.__name__, name] = default
+    assert given == GIVEN_UNLESS_SAID
 
 
 @pytest.mark.parametrize(

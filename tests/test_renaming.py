@@ -87,4 +87,7 @@ async def test_what_is_at_work_is_not_named_and_a_name_has_a_length(db: str) -> 
         await retinue.wait(run_id)
         with pytest.raises(ConfigError, match="at most 200 characters, this one 201"):
             await retinue.rename(run_id, "x" * 201)
-        await retinue.rename(run_id, "parrots")
+        await retinue.rename(run_id, " " + "x" * 200)
+        row = await retinue.store.run(run_id)
+        assert row is not None
+        assert row.label == "x" * 200

@@ -301,6 +301,28 @@ async def test_it_is_not_asked_about_what_stands_in_no_argument_or_cannot_be_sho
     assert (DONE, small.requests) == ([], [])
 
 
+@pytest.mark.parametrize(("length", "asked"), [(19_999, 1), (20_000, 0)])
+async def test_it_is_asked_about_what_it_sees_whole(length: int, asked: int) -> None:
+    @tool(effect="write", preview=lambda arguments, files: "x" * length)
+    async def write_it(text: str) -> str:
+        """Write."""
+        return "did"
+
+    small = Reviewer(HARMLESS)
+    await stage(small, calls=[("write_it", {"text": "a"})], tools=[write_it]).run()
+    assert len(small.requests) == asked
+
+
+async def test_it_is_told_the_last_that_a_person_said_and_its_reason_is_kept_short() -> None:
+    small = Reviewer(json.dumps({"harmless": True, "why": " " + "y" * 301}))
+    made = stage(small)
+    await made.run(prompt="b" + "a" * 8000)
+    (asked,) = small.requests
+    assert "a" * 8000 in asked.messages[-1].text
+    assert "ba" not in asked.messages[-1].text
+    assert [review.why for review in await reviews(made)] == ["y" * 300]
+
+
 async def test_it_is_not_asked_about_what_could_leave_with_a_call() -> None:
     small = Reviewer(HARMLESS)
     made = stage(small)

@@ -103,6 +103,15 @@ async def test_many_claims_are_asked_about_in_batches() -> None:
     assert [claim.verdict for claim in report.claims].count("supported") == 8
 
 
+async def test_of_very_many_claims_sixty_four_are_asked_about_and_the_rest_stay_unchecked() -> None:
+    text = "\n".join(f"- {VAGUE[:-1]} number x{n}. {URL}" for n in range(66))
+    small = Reviewer(*[said(*["supported"] * 8)] * 9)
+    made = stage(small, text)
+    report = await made.run(prompt="bees?")
+    assert [len(event.asked) for event in await judged(made)] == [8] * 8
+    assert [claim.verdict for claim in report.claims] == ["supported"] * 64 + ["unchecked"] * 2
+
+
 async def test_without_a_judge_nobody_is_asked() -> None:
     small = Reviewer()
     report = await stage(small, sources__judge="off").run(prompt="bees?")

@@ -9,8 +9,9 @@ import pytest
 from delegating import ALL, inner
 from msgspec.structs import replace
 
+from retinue.delegate.offering import offered
 from retinue.events import ChildStarted
-from retinue.types import ModelRequest
+from retinue.types import ModelRequest, ToolSpec
 from trees import Stage, agent, results, turn
 
 CLERK = replace(agent("clerk"), description="Use for sums.")
@@ -60,6 +61,16 @@ async def test_what_an_agent_is_for_is_said_where_it_is_no_tool_itself() -> None
     said = (await shown("delegate_task"))["delegate_task"]["properties"]["agent_id"]["description"]
     assert said.startswith("the agent's name. clerk: Use for sums. reader: Use for books. xxx")
     assert said.endswith("….")
+
+
+@pytest.mark.parametrize(("length", "shown_as"), [(80, "x" * 80 + "."), (81, "x" * 79 + "….")])
+async def test_what_an_agent_is_for_is_said_in_eighty_characters(length: int, shown_as: str) -> None:
+    made = offered(
+        ToolSpec(name="way", description="", schema={"properties": {"agent_id": {}}}),
+        [replace(agent("a"), description=f" {'x' * length}. ")],
+        described=False,
+    )
+    assert made.schema["properties"]["agent_id"]["description"] == f"the agent's name. a: {shown_as}"
 
 
 @pytest.mark.parametrize("way", ["delegate_task", "background"])

@@ -22,7 +22,7 @@ from counting import assert_linear
 from pg import server
 from retinue.app import Retinue
 from retinue.attachments import Attachment, attach
-from retinue.engine.keep import VERSIONS, KeptFiles, content, export_kept
+from retinue.engine.keep import KeptFiles, content, export_kept
 from retinue.engine.scrub import scrubber
 from retinue.errors import StoreError
 from retinue.events import Event, ToolReturned
@@ -245,13 +245,13 @@ async def test_a_file_that_is_named_again_unchanged_pushes_no_version_out_whoeve
     goes_on: list[Any] = [[("put", {})], "done"]
     here = Stage({"root": begins}, tools=[put], store=store, yes=True)
     await here.run(agent("root", tools=("put",)))
-    for _ in range(VERSIONS):
+    for _ in range(5):
         again = Stage(
-            {"root": begins + goes_on * VERSIONS}, tools=[put], store=store, yes=True, root_id=here.root_id
+            {"root": begins + goes_on * 5}, tools=[put], store=store, yes=True, root_id=here.root_id
         )
         await (await again.resume(message="go on"))
     assert [content(file) for file in await store.kept(here.root_id)] == [b"one", b"two"]
-    changes = [*begins, *goes_on * VERSIONS, [("put", {"text": "one"})], "done"]
+    changes = [*begins, *goes_on * 5, [("put", {"text": "one"})], "done"]
     last = Stage({"root": changes}, tools=[put], store=store, yes=True, root_id=here.root_id)
     await (await last.resume(message="go on"))
     assert [content(file) for file in await store.kept(here.root_id)] == [b"one", b"two", b"one"]
@@ -291,6 +291,19 @@ async def test_kept_files_are_exported_by_run_and_path_with_secrets_blanked_out(
     text = (tmp_path / here.root_id / "notes" / "own.md").read_text()
     assert text.startswith("the key is ")
     assert "abcdefghijklmnopqrst" not in text
+
+
+@pytest.mark.parametrize(
+    ("run_id", "path"), [("..", "a"), ("a/b", "c"), ("/etc", "a"), ("r", "../../a"), ("r", "x/../../../a")]
+)
+def test_no_kept_file_is_exported_to_a_place_outside_of_its_run(
+    tmp_path: Path, run_id: str, path: str
+) -> None:
+    made = KeptFile(
+        root_id="r", run_id=run_id, path=f"{HOME}/{path}", seq=1, at=0, data=zlib.compress(b"x", 1)
+    )
+    assert export_kept([made], tmp_path / "out", scrubber()) == 0
+    assert list(tmp_path.rglob("*")) == []
 
 
 def sheet_tools(model: ScriptedModel) -> list[str]:
