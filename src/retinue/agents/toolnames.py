@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from retinue.agents.document import YamlValue
-from retinue.builtin_tools import BUILT_IN, CODE, DELEGATION_TOOLS, NOTES, SEARCH, SKILL
+from retinue.builtin_tools import BUILT_IN, DELEGATION_TOOLS
 
 DELEGATION = tuple(name for name in DELEGATION_TOOLS if name != "background")
 
@@ -31,8 +31,6 @@ RESERVED = frozenset({*BUILT_IN, "agents", "tasks", "inherit", "small"})
 """An agent is offered as a tool under its own name, so it cannot be called like one of these."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """What an agent may be called."""
-OWN = frozenset({*NOTES, CODE, SKILL, SEARCH, "agents", "background"})
-"""What every run has for itself, and the word for all agents: lists of tools do not have them."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.*?:-]{0,127}")
 _PATTERN = re.compile(r"(?P<name>[A-Za-z_][\w-]*)\((?P<inner>.*)\)", re.DOTALL)

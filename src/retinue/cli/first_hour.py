@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,7 +62,7 @@ def setup(cwd: o.Cwd = None) -> int:
 
 
 async def _setup(loaded: LoadedSettings) -> int:
-    found = await _looked(loaded, os.environ)
+    found = await _looked(loaded)
     if not found:
         note(NOTHING.partition("\n")[0])
         for line in NOTHING.splitlines()[1:3]:
@@ -73,16 +73,15 @@ async def _setup(loaded: LoadedSettings) -> int:
     return exits.OK if chosen else exits.FAILED
 
 
-async def first_hour(loaded: LoadedSettings, environ: Mapping[str, str] | None = None) -> str | None:
+async def first_hour(loaded: LoadedSettings) -> str | None:
     """The model that the person chose for now, or None. Asks nobody who was asked before, and nobody who has
     set a model or the address of one."""
-    environ = os.environ if environ is None else environ
     before = remembered()
-    if before == ANSWERED or _is_set(loaded, environ):
+    if before == ANSWERED or _is_set(loaded):
         return None
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
-    found = await _looked(loaded, environ)
+    found = await _looked(loaded)
     if not before or found:
         for line in ABOUT.splitlines():
             note(line)
@@ -97,18 +96,18 @@ async def first_hour(loaded: LoadedSettings, environ: Mapping[str, str] | None =
     return chosen
 
 
-def _is_set(loaded: LoadedSettings, environ: Mapping[str, str]) -> bool:
+def _is_set(loaded: LoadedSettings) -> bool:
     """Whether the person has said which model: by a setting, or by an address of their own."""
     from retinue.models.providers import PROVIDERS
 
     addresses = (name for provider in PROVIDERS.values() for name in provider.base_env[:1])
-    return bool(loaded.settings.model) or any(environ.get(name, "").strip() for name in addresses)
+    return bool(loaded.settings.model) or any(os.environ.get(name, "").strip() for name in addresses)
 
 
-async def _looked(loaded: LoadedSettings, environ: Mapping[str, str]) -> list[FoundModel]:
+async def _looked(loaded: LoadedSettings) -> list[FoundModel]:
     from retinue.cli.found_models import found_models
 
-    return (await found_models(loaded.settings, environ))[:MOST_OFFERED]
+    return (await found_models(loaded.settings, os.environ))[:MOST_OFFERED]
 
 
 async def _chosen(found: Sequence[FoundModel], loaded: LoadedSettings) -> str | None:

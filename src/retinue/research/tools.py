@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-import msgspec
 from pydantic import BeforeValidator, Field
 
 from retinue.errors import ToolError
@@ -231,8 +230,3 @@ def _wrong(each: CheckedClaim) -> str:
     said = f" ({what})" if what else ""
     passage = f" Its nearest passage: “{one_line(claim.passage, 240)}”" if claim.passage else ""
     return f"- {claim.verdict.replace('_', ' ')}: “{one_line(claim.text, 240)}”{said}.{passage}"
-
-
-def plan_of(plan: ResearchPlan | None) -> list[dict[str, object]]:
-    """The plan as fields, for whoever shows it."""
-    return [] if plan is None else [msgspec.structs.asdict(each) for each in plan.questions]

@@ -201,8 +201,8 @@ class Printed:
         return self.total - self._kept
 
 
-def keep_value(code: str, name: str = "_") -> tuple[str, bool]:
-    """The code with its last expression assigned to a name, line numbers unchanged; whether there is one.
+def keep_value(code: str) -> tuple[str, bool]:
+    """The code with its last expression assigned to `_`, line numbers unchanged; whether there is one.
 
     What cannot be parsed here is left alone: the sandbox's own parser has the better message.
     """
@@ -217,7 +217,7 @@ def keep_value(code: str, name: str = "_") -> tuple[str, bool]:
     start = sum(len(line) for line in lines[: last.lineno - 1]) + last.col_offset
     end = sum(len(line) for line in lines[: last.end_lineno - 1]) + last.end_col_offset
     raw = code.encode()
-    kept = raw[:start] + f"{name} = (".encode() + raw[start:end] + b"\n)" + raw[end:]
+    kept = raw[:start] + b"_ = (" + raw[start:end] + b"\n)" + raw[end:]
     return kept.decode(), True
 
 

@@ -65,8 +65,8 @@ class MontyEngine:
 
     name = "monty"
 
-    def __init__(self, *, warm: int = 1) -> None:
-        self._workers = MontyWorkers(warm=warm)
+    def __init__(self) -> None:
+        self._workers = MontyWorkers()
 
     def session(self, limits: SandboxLimits) -> MontySandbox:
         return MontySandbox(self._workers, limits)

@@ -34,8 +34,7 @@ _GRACE = 0.5
 class MontyWorkers:
     """A pool of workers, started with the first snippet."""
 
-    def __init__(self, *, warm: int = 1) -> None:
-        self._warm = warm
+    def __init__(self) -> None:
         self._pool: Monty | None = None
         self._opening = asyncio.Lock()
         self._threads: ThreadPoolExecutor | None = None
@@ -58,7 +57,7 @@ class MontyWorkers:
             ) from None
         try:
             return Monty(
-                min_processes=self._warm,
+                min_processes=1,
                 max_processes=_WORKERS,
                 max_checkouts_per_worker=_SNIPPETS_PER_WORKER,
                 feed_duration_limit_grace=_GRACE,

@@ -44,8 +44,8 @@ def check_skills(paths: Iterable[Path]) -> list[Finding]:
     return sorted(findings, key=lambda one: (one.file, _ORDER[one.level], one.line or 0))
 
 
-def _finding(folder: Path, level: Level, message: str, fix: str = "", line: int | None = None) -> Finding:
-    return Finding(file=str(folder / FILE), line=line, level=level, message=message, fix=fix)
+def _finding(folder: Path, level: Level, message: str, fix: str = "") -> Finding:
+    return Finding(file=str(folder / FILE), line=None, level=level, message=message, fix=fix)
 
 
 def _expand(paths: Iterable[Path], findings: list[Finding]) -> list[tuple[DefinitionFolder, Path]]:

@@ -94,9 +94,9 @@ def _json(found: Mapping[str, str]) -> str:
     return msgspec.json.encode(found).decode().replace("\0", "")
 
 
-def _reopened(name: str, value: Any = None) -> Callable[[KeptColumns, Event], Any]:
+def _reopened(name: str) -> Callable[[KeptColumns, Event], Any]:
     """Of what a person said, only that to a run that had ended opens it again."""
-    return lambda before, event: value if before["completed_at"] is not None else before[name]
+    return lambda before, event: None if before["completed_at"] is not None else before[name]
 
 
 def _taken_by(before: KeptColumns, event: RunStarted | RunResumed | RunQueued) -> str:

@@ -195,8 +195,6 @@ _STEPS: dict[str, Step] = {
     "goals": _goals,
 }
 
-NOTE_TOOLS = frozenset(_STEPS)
-
 
 def vault_lines(state: NoteState) -> str:
     return "\n".join(

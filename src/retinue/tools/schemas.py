@@ -13,9 +13,9 @@ _OF_OBJECTS = frozenset({"type", "properties", "required", "additionalProperties
 _OF_TEXTS = frozenset({"type", "minLength", "title", "description", "default"})
 
 
-def schema_problems(value: Any, schema: Mapping[str, Any], most: int = 5) -> list[str]:
+def schema_problems(value: Any, schema: Mapping[str, Any]) -> list[str]:
     """What keeps a value from fitting a JSON schema, in words a model can act on."""
-    return Fit(schema).problems(value, most)
+    return Fit(schema).problems(value)
 
 
 class Fit:
