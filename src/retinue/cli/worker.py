@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from retinue.cli import exits
 from retinue.cli import options as o
+from retinue.cli.service import Quiet, ServiceOptions, log_service
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
     from retinue.worker import Worker
-
-
-@dataclass(frozen=True, kw_only=True)
-class Working:
-    """What the command was told."""
-
-    labels: tuple[str, ...]
-    slots: int | None
-    health: str | None
-    model: str | None
-    tools: tuple[str, ...]
-    cwd: Path | None
-    db: str | None
 
 
 def worker(
@@ -50,7 +35,7 @@ def worker(
     tools: o.Tools = None,
     cwd: o.Cwd = None,
     db: o.Db = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log nothing but trouble.")] = False,
+    quiet: Quiet = False,
 ) -> int:
     """Do the runs of a PostgreSQL database, in this folder, until it is told to stop.
 
@@ -64,51 +49,26 @@ def worker(
       retinue worker --slots 50
       retinue worker --queue default --queue browser
     """
-    from retinue.cli.process import log_to_stderr
-
-    log_to_stderr("WARNING" if quiet else "INFO", "%(asctime)s %(message)s")
-    for name in ("httpx", "asyncio"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    working = Working(
-        labels=tuple(queue or ("default",)),
-        slots=slots,
-        health=health,
-        model=model,
-        tools=tuple(tools or ()),
-        cwd=cwd,
-        db=db,
-    )
-    return asyncio.run(_work(working))
+    log_service("WARNING" if quiet else "INFO", ("httpx", "asyncio"), "WARNING")
+    service = ServiceOptions(model=model, tools=tools, cwd=cwd, db=db)
+    return asyncio.run(_work(service, tuple(queue or ("default",)), slots, health))
 
 
-async def _work(working: Working) -> int:
-    from retinue.app import Retinue
-    from retinue.cli.foreground import warn
-    from retinue.cli.own_tools import tools_of
+async def _work(
+    service: ServiceOptions, labels: tuple[str, ...], slots: int | None, health: str | None
+) -> int:
     from retinue.cli.process import make_room
     from retinue.view.paint import note
     from retinue.worker import Worker
 
-    async with Retinue(
-        model=working.model,
-        db=working.db,
-        cwd=working.cwd,
-        tool_files=tools_of(working.cwd, working.tools),
-        answering="ask",
-        settings={"engine": "local"},
-        fallback="offline",
-        conversations=False,
-    ) as retinue:
-        warn(retinue, quiet=False)
+    async with service.opened(answering="ask", settings={"engine": "local"}, conversations=False) as retinue:
         make_room()
-        one = Worker(retinue, labels=working.labels, slots=working.slots)
+        one = Worker(retinue, labels=labels, slots=slots)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _stop, one)
-        listening = await _listen(one, retinue, working.health)
-        note(
-            f"a worker for {retinue.cwd}: {', '.join(working.labels)}, {one.slots} workflows at once", "green"
-        )
+        listening = await _listen(one, retinue, health)
+        note(f"a worker for {retinue.cwd}: {', '.join(labels)}, {one.slots} workflows at once", "green")
         try:
             await one.work()
         finally:
