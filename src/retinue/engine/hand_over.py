@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from retinue.events import RunQueued, now
+from retinue.events import RunQueued, next_event
 from retinue.run_state import RunState
 from retinue.types import ENDED
 
@@ -72,13 +72,10 @@ def marks(
         last = (seqs or {}).get(began.run_id, state.seq)
         root = began.parent_id is None
         found.append(
-            RunQueued(
-                run_id=began.run_id,
-                root_id=began.root_id,
-                parent_id=began.parent_id,
-                depth=began.depth,
+            next_event(
+                began,
+                RunQueued,
                 seq=last + 1,
-                at=now(),
                 why=why,
                 queue=to.queue if root else "",
                 priority=to.priority if root else 0,

@@ -26,7 +26,7 @@ from retinue.engine.preview import UNSEEN
 from retinue.engine.tree import RunTree
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import Refused, ToolError
-from retinue.events import CopyLeft, now
+from retinue.events import CopyLeft, next_event
 from retinue.git import GitFailed
 from retinue.run import Closing, CopyWork, Run
 from retinue.store.base import Store
@@ -284,17 +284,7 @@ async def tell_left(store: Store, root_id: str, run_id: str, work: CopyWork) -> 
     same = said is not None and (said.files, said.left_out) == (work.files, work.left_out)
     if same or not (now_left or was_left):
         return []
-    last = log[-1]
-    event = CopyLeft(
-        run_id=run_id,
-        root_id=root_id,
-        parent_id=last.parent_id,
-        depth=last.depth,
-        seq=last.seq + 1,
-        at=now(),
-        **asdict(work),
-        more=int(now_left) - int(was_left),
-    )
+    event = next_event(log[-1], CopyLeft, **asdict(work), more=int(now_left) - int(was_left))
     await store.append([event])
     return [event]
 

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 
 from retinue.engine.shown import ShownRuns
 from retinue.errors import ConfigError, Fenced, RunError
-from retinue.events import LiveEvent, RunRenamed, now
+from retinue.events import LiveEvent, RunRenamed, next_event
 from retinue.standing import OPEN
 from retinue.store.base import Store
 
@@ -40,15 +40,7 @@ async def rename(
         raise ConfigError(f"{run_id} is at work ({row.outcome})", fix="name it when it has ended")
     async with taking_up(run_id):  # meanwhile nobody here goes on with it
         last = (await store.tail(run_id, run_id=run_id, limit=1))[-1]
-        event = RunRenamed(
-            run_id=run_id,
-            root_id=run_id,
-            parent_id=None,
-            depth=0,
-            seq=last.seq + 1,
-            at=now(),
-            label=label,
-        )
+        event = next_event(last, RunRenamed, label=label)
         try:
             await store.append([event])
         except Fenced:

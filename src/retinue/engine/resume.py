@@ -34,7 +34,7 @@ from retinue.events import (
     RunQueued,
     RunResumed,
     RunStarted,
-    now,
+    next_event,
 )
 from retinue.fold import apply, fold
 from retinue.guards import Looked
@@ -294,13 +294,10 @@ def _resumed(
     began = state.started
     if began is None:
         raise RunError("the log has no beginning")
-    return RunResumed(
-        run_id=began.run_id,
-        root_id=began.root_id,
-        parent_id=began.parent_id,
-        depth=began.depth,
+    return next_event(
+        began,
+        RunResumed,
         seq=state.seq + 1,
-        at=now(),
         **_here(owner),
         yes=yes,
         signals=signals,
@@ -320,15 +317,9 @@ def _said(root: RunState, said: SaidByPerson, seq: int) -> list[Event]:
     began = root.started
     if began is None:
         raise RunError("the log has no beginning")
-    where: dict[str, Any] = {
-        "run_id": began.run_id,
-        "root_id": began.root_id,
-        "parent_id": None,
-        "depth": 0,
-        "at": now(),
-    }
-    message = MessageReceived(
-        **where,
+    message = next_event(
+        began,
+        MessageReceived,
         seq=seq,
         text=said.text,
         message_id=f"asked-{seq}" if said.asks else "",
@@ -341,7 +332,10 @@ def _said(root: RunState, said: SaidByPerson, seq: int) -> list[Event]:
         guarded=said.guarded is not None,
     )
     spoken = said.guarded.said if said.guarded is not None else ()
-    return [message, *(GuardSpoke(**where, seq=seq + 1 + n, **asdict(one)) for n, one in enumerate(spoken))]
+    return [
+        message,
+        *(next_event(message, GuardSpoke, seq=seq + 1 + n, **asdict(one)) for n, one in enumerate(spoken)),
+    ]
 
 
 async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:

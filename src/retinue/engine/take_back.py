@@ -22,7 +22,7 @@ from retinue.engine.shown import ShownRuns
 from retinue.engine.undo import ChangeSet, Content, Undone, change_set, content_of, undo
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import ConfigError, Fenced, RunError, ToolError
-from retinue.events import AnyEvent, ChangesUndone, CopyLeft, FilesChanged, LiveEvent, RunStarted, now
+from retinue.events import AnyEvent, ChangesUndone, CopyLeft, FilesChanged, LiveEvent, RunStarted, next_event
 from retinue.run import CopyWork
 from retinue.settings import UndoSettings
 from retinue.shadow import WORKTREE, Shadow, forget_in, waits
@@ -346,30 +346,15 @@ class WorkflowChanges:
         if not changes:
             return
         last = (await self._store.tail(root_id, run_id=root_id, limit=1))[-1]
-        event = FilesChanged(
-            run_id=root_id,
-            root_id=root_id,
-            parent_id=None,
-            depth=0,
-            seq=last.seq + 1,
-            at=now(),
-            call_id=MERGE,
-            changes=tuple(changes),
-            exact=True,
-            void=void,
-        )
+        event = next_event(last, FilesChanged, call_id=MERGE, changes=tuple(changes), exact=True, void=void)
         await self._store.append([event])
         self._publish(event)
 
     async def _note(self, run_id: str, done: Undone, by: str) -> None:
         last = (await self._store.tail(run_id, run_id=run_id, limit=1))[-1]
-        event = ChangesUndone(
-            run_id=run_id,
-            root_id=run_id,
-            parent_id=None,
-            depth=0,
-            seq=last.seq + 1,
-            at=now(),
+        event = next_event(
+            last,
+            ChangesUndone,
             paths=(*done.paths, *done.already),
             left=tuple(f"{path}: {why}" for path, why in done.refused),
             by=by,

@@ -10,6 +10,7 @@ store assigns it.
 from __future__ import annotations
 
 import time
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -119,6 +120,7 @@ __all__ = [
     "ToolReturned",
     "decode",
     "encode",
+    "next_event",
     "now",
     "place",
 ]
@@ -145,6 +147,7 @@ class Progressed(Struct, frozen=True, kw_only=True, tag_field="type", tag="progr
     text: str
 
 
+E = TypeVar("E", bound=Event)
 LiveEvent = AnyEvent | Streamed | Progressed
 
 _encoder = msgspec.json.Encoder()
@@ -167,3 +170,19 @@ def place(event: Event, pos: int) -> None:
 
 def now() -> float:
     return time.time()
+
+
+def next_event(before: Event, kind: type[E], /, *, seq: int | None = None, **fields: Any) -> E:
+    """The event that follows another in the log of its run, or has the place `seq` there.
+
+    For a run that nobody works on: one at work has its `RunLog`.
+    """
+    return kind(
+        run_id=before.run_id,
+        root_id=before.root_id,
+        parent_id=before.parent_id,
+        depth=before.depth,
+        seq=before.seq + 1 if seq is None else seq,
+        at=now(),
+        **fields,
+    )
