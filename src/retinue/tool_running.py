@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import math
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ParamSpec, cast
@@ -142,22 +142,24 @@ async def run_tool(
     def denied(what: str, detail: str) -> None:
         run.log.write(AccessDenied, what=what, detail=detail, call_id=call.id)
 
-    async def inquire(question: FormQuestion) -> FormFilled:
-        """The time of a call stands still while a person is asked for its sake."""
+    @contextlib.contextmanager
+    def asking() -> Generator[None]:
+        """The time of a call stands still while a person is asked for its sake; what a model takes then is
+        bounded by itself."""
         held = clock or run.clock
         held.pause()
         try:
-            return await run.inquire(run, tool, call, question)
+            yield
         finally:
             held.resume()
 
+    async def inquire(question: FormQuestion) -> FormFilled:
+        with asking():
+            return await run.inquire(run, tool, call, question)
+
     async def sample(request: SampleRequest) -> Reply:
-        held = clock or run.clock
-        held.pause()  # for the person; what the model takes is bounded by itself
-        try:
+        with asking():
             return await run.sample(run, tool, call, request)
-        finally:
-            held.resume()
 
     limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
     clock = None if limit is None else run.clock.of_tool(limit)
