@@ -20,13 +20,14 @@ from retinue.attachments import Attached, Attachment, render
 from retinue.authority.flows import said as addresses_in
 from retinue.context import FORM
 from retinue.delegate import first_message
-from retinue.engine.abandoned import refuse_if_completed, refuse_if_ended, refuse_if_owned
+from retinue.engine.abandoned import refuse_if_ended, refuse_if_owned
 from retinue.engine.approve_function import Approve
 from retinue.engine.config import Answering, WorkflowConfig, check_headers
 from retinue.engine.followed import followed
 from retinue.engine.fork import beginning, copied_runs, forked
 from retinue.engine.keep import copy_kept, drop_kept
 from retinue.engine.knowledge import first_agent
+from retinue.engine.limit_raised import goes_on, refuse_if_nothing_left
 from retinue.engine.naming import rename
 from retinue.engine.outbox import Spoken
 from retinue.engine.replay import Replayed, replay
@@ -55,7 +56,7 @@ from retinue.run_options import Metadata, RunWith
 from retinue.run_parts import THIS_RUN, GivenToRun, RunParts, made_text, parts_of, refuse_missing
 from retinue.same_work import AskedWith
 from retinue.settings import Settings
-from retinue.store.base import Store
+from retinue.store.base import RunRow, Store
 from retinue.threads import undisturbed
 from retinue.tools.base import Function, Tool
 from retinue.tools.sheets import Workbook
@@ -77,6 +78,8 @@ from retinue.types import (
     models_of,
     schema_of,
 )
+
+MAX_TURNS = "limits.max_turns"
 
 
 class Beginnings(Instance[Deps]):
@@ -430,9 +433,11 @@ class Beginnings(Instance[Deps]):
 
         `take_over`: also where another process seems to work on it; that one stops.
         With `message`, a finished conversation goes on: with the root, or with a child of it that has ended,
-        if that is named: it is asked again, and the root hears what it found. `yes` is as for `start`: that a
-        run was started with every approval given does not hold for whoever takes it up. `settings` are for
-        this run from here on, over those it was started with; `model` is the root's from here on. `answering`
+        if that is named: it is asked again, and the root hears what it found. Without, a run that its turns,
+        a budget or its time ended goes on where it stopped, if `settings` give it more. `yes` is as for
+        `start`: that a run was started with every approval given does not hold for whoever takes it up.
+        `settings` are for this run from here on, over those it was started with (`limits.max_turns` for the
+        child, if one is named that has ended); `model` is the root's from here on. `answering`
         is for this run what it is for the instance. `show_past` is handed the log. A workflow of this process
         that has answered and has children at work is told the message, and goes on with what it was given.
         `attachments` and `output` go with the message: the answer to it has to be of that type.
@@ -454,6 +459,9 @@ class Beginnings(Instance[Deps]):
         row = await self.outbox.row(run_id)
         if message is None and (attachments or output is not None):
             raise ConfigError("attachments and output go with a message", fix="give message=…")
+        child_turns = self._turns_of_child(row, given.settings)
+        if message is None and child_turns is not None:
+            message = goes_on(await self.store.events(row.root_id, run_id=run_id), child_turns)
         alone = not (settings or attachments or output or self._is_another(row.root_id, given.model))
         if message is not None and alone and self._workflows.has_answered(row.root_id):
             if show_past is not None:
@@ -463,6 +471,8 @@ class Beginnings(Instance[Deps]):
             row = await self.outbox.row(run_id)  # it has ended meanwhile, and is taken up
         child = message is not None and row.parent_id is not None and row.status in ENDED
         root_id, asks = row.root_id, run_id if child else ""
+        if asks:  # what is given of turns is for whom it is given to
+            given = replace(given, settings={k: v for k, v in given.settings.items() if k != MAX_TURNS})
         if asks and row.parent_id != root_id:
             raise ConfigError(
                 f"{run_id} was started by {row.parent_id}, which has ended as well",
@@ -476,7 +486,7 @@ class Beginnings(Instance[Deps]):
             if by_itself:
                 refuse_if_ended(events, root_id)
             if message is None:
-                refuse_if_completed(events, root_id)
+                refuse_if_nothing_left(workflow.tree, run_id)
             if not take_over:
                 await refuse_if_owned(self.owners, events, root_id)
 
@@ -510,7 +520,7 @@ class Beginnings(Instance[Deps]):
             said = None
             if message is not None:
                 said = await self._said(config, found.began.spec, root_id, message, files, wanted)
-                said = replace(said, asks=asks)
+                said = replace(said, asks=asks, max_turns=child_turns if asks else None)
             if self.hands_over:
                 refuse_what_stays_here(parts, deps=deps, models=objects, headers=headers)
                 to = to_workers(self._settings_for(options.settings), config)
@@ -520,6 +530,11 @@ class Beginnings(Instance[Deps]):
             task = await resume(workflow, found, said=said, yes=options.yes, check=may_go_on, given=given)
             self._workflows.add(workflow, task)
         return root_id
+
+    def _turns_of_child(self, row: RunRow, settings: Mapping[str, Any]) -> int | None:
+        """The turns that a child which has ended is given, where it is named itself."""
+        named = row.parent_id is not None and row.status in ENDED and MAX_TURNS in settings
+        return self._settings_for(settings).limits.max_turns if named else None
 
     async def _said(
         self,

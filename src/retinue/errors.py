@@ -15,6 +15,7 @@
     │   └── Unwritable       an event that could not be read back from the log
     ├── ConfigError          a person's mistake: names the file, the line and the fix
     │   ├── RunIdTaken       there is a run of an id that was chosen for a new one
+    │   ├── NothingLeft      a run that has ended has nothing to go on with
     │   └── NoKey            there is no key for a provider
     └── StoreError           the log cannot be written or read
         └── Gone             the run was deleted while this process worked on it
@@ -181,6 +182,10 @@ class RunIdTaken(ConfigError):
             f"the run_id {run_id!r} is taken: there is a run of that id",
             fix="leave it out to have one made, or go on with that run: resume(run_id, message=…)",
         )
+
+
+class NothingLeft(ConfigError):
+    """A run that has ended has nothing to go on with: neither a word, nor more of what it ran out of."""
 
 
 class NoKey(ConfigError):

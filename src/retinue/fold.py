@@ -48,6 +48,7 @@ from retinue.run_state import Before, Mistake, RunState, grant_of
 from retinue.standing import moved, moves, next_turn
 from retinue.types import (
     AssistantMessage,
+    EndedBy,
     Message,
     Source,
     ToolCall,
@@ -69,6 +70,9 @@ _OWED: dict[str, Purpose] = {
     "guard": "correct",
 }
 """What the model is asked for after a message about this."""
+_PASSING: tuple[EndedBy, ...] = ("refusal", "max_turns", "time")
+"""Ends whose last reply is no answer to whoever takes the run up without a word: the question is asked anew,
+or the work goes on where it was cut."""
 ANY = ""
 """The name of a mistake that whatever child is started later stands in for."""
 CIRCLE = 5
@@ -118,7 +122,7 @@ def _run_resumed(state: RunState, event: RunResumed) -> None:
     if state.report is not None:  # who takes up what had ended does not wait for an old limit
         state.reopened_at = event.at
         state.parked, state.parked_since = None, None
-        if state.report.ended_by == "refusal" and state.answer is not None:  # the question is asked anew
+        if state.report.ended_by in _PASSING and state.answer is not None:
             state.declined = state.messages.pop()
     if state.stopped is not None and state.stopped.failed:
         _guard_again(state, state.stopped)
@@ -504,6 +508,7 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
             turns=state.turns, usage=state.usage, spent=state.spent, children=dict(state.pieces)
         )
     if event.opens:
+        state.max_turns = event.max_turns or state.max_turns
         state.asked_again.append(state.before)
         ended = state.finished  # what counts of it from here on is said with the new piece
         state.reported = ended and msgspec.structs.replace(ended.report, shortfall=event.lacked)

@@ -121,6 +121,8 @@ class RunState:
     turns: int = 0
     work_turns: int = 0
     """Of those, the ones that count against its turns: since a person last spoke."""
+    max_turns: int | None = None
+    """Those that a person gave it, a child, over what its agent says."""
     corrections: int = 0
     before: Before = Before()
     asked_again: list[Before] = field(default_factory=list[Before])
@@ -223,7 +225,8 @@ class RunState:
     digest: UserMessage | None = None
     """What is left of the turns that were dropped from the history."""
     declined: Message | None = None
-    """The reply by which the model refused, where the run was taken up again and nothing was said to it."""
+    """The reply by which the model refused, or summed up at a limit, where the run was taken up again and
+    nothing was said to it."""
     answered: Message | None = None
     """The last message of the turns of the conversation that are over."""
     unread: int = 0

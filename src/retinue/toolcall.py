@@ -100,8 +100,9 @@ def _fresh(ids: Sequence[str], seen: Set[str], step: int) -> list[str]:
 def why_stop(run: Run) -> tuple[EndedBy, str] | None:
     """Why there must be no further step with tools, as a fact and in words; or None."""
     state = run.state
-    if state.work_turns >= run.max_turns:
-        return "max_turns", f"max turns reached: {state.work_turns} of {run.max_turns}"
+    most = state.max_turns or run.max_turns
+    if state.work_turns >= most:
+        return "max_turns", f"max turns reached: {state.work_turns} of {most}"
     short = run.short_of_time(state.step + 1)
     if short is not None:
         return "time", short

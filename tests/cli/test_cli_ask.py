@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import signal
 import time
 from collections.abc import Callable
@@ -166,8 +165,18 @@ def test_an_answer_at_the_turn_limit_is_incomplete_and_code_3(invoke: Invoke, cl
     assert ended.out == "as far as I got\n"
     assert ended.code == 3
     told = " ".join(ended.err.split())
-    assert "! incomplete: max turns reached: 1 of 1, and one more for this report; more allows:" in told
+    assert (
+        "! incomplete: max turns reached: 1 of 1, and one more for this report go on with: retinue runs resume"
+        in told
+    )
     assert "2 turns" in ended.err
+
+
+def command_named(told: str) -> list[str]:
+    """The words of the command that goes on with a run, with a number for its limit."""
+    found = re.search(r"go on with: retinue (runs resume \w+ --max-turns) N", " ".join(told.split()))
+    assert found, told
+    return [*found[1].split(), "20"]
 
 
 def test_the_command_that_an_answer_at_the_turn_limit_names_goes_on(
@@ -177,12 +186,47 @@ def test_the_command_that_an_answer_at_the_turn_limit_names_goes_on(
     served.reply(calls=[call("ls", path=".")])
     served.reply("as far as I got")
     ended = invoke("run", "general", "look around", "--max-turns", "1")
-    _, _, named = " ".join(ended.err.split()).partition("more allows: retinue ")
-    words = shlex.split(named)[: shlex.split(named).index("TEXT") + 1]
     served.reply("all of it")
-    given = {"N": "20", "TEXT": "go on"}
-    again = invoke(*(given.get(word, word) for word in words))
+    again = invoke(*command_named(ended.err))
     assert (again.out, again.code) == ("all of it\n", 0)
+
+
+def test_the_command_that_is_named_of_a_child_at_its_turn_limit_goes_on(
+    invoke: Invoke, cli: Cli, served: FakeProvider
+):
+    cli.use(served)
+    agents = cli.folder / ".retinue" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "clerk.md").write_text(
+        "---\nname: clerk\ndescription: looks\ntools: [ls, glob]\nmax_turns: 1\n---\nYou are the clerk.\n"
+    )
+    served.reply(calls=[call("clerk", prompt="look")])
+    served.reply(calls=[call("ls", path=".")])
+    served.reply("the clerk got so far")
+    served.reply("so far")
+    assert invoke("run", "general", "look around").code == 3
+    [child] = re.findall(r"\bc[0-9a-z]{17}\b", invoke("runs", "tree", "last").out)
+    shown = invoke("runs", "show", child)
+    served.reply(calls=[call("ls", path=".")])
+    served.reply(calls=[call("glob", pattern="*")])
+    served.reply("the clerk has it all")
+    served.reply("all of it")
+    again = invoke(*command_named(shown.err))
+    assert (again.out, again.code) == ("all of it\n", 0)
+    assert invoke("runs", "list", "--all", "--outcome", "incomplete").out.count("clerk") == 0
+
+
+def test_a_run_at_its_turn_limit_says_what_to_do_when_it_is_resumed_as_it_is(
+    invoke: Invoke, cli: Cli, served: FakeProvider
+):
+    cli.use(served)
+    served.reply(calls=[call("ls", path=".")])
+    served.reply("as far as I got")
+    invoke("run", "general", "look around", "--max-turns", "1")
+    refused = invoke("runs", "resume", "last")
+    assert refused.code == 2
+    assert "max turns reached: 1 of 1 (allow more than 1 with --max-turns N, or go on" in refused.err
+    assert "--message TEXT" in refused.err
 
 
 def test_where_nobody_can_be_asked_a_command_is_refused_and_nothing_done_is_code_4(

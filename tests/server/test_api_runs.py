@@ -420,6 +420,21 @@ async def test_a_finished_run_is_resumed_only_with_a_message(folder: Path) -> No
         assert (await api.get(f"runs/{run_id}/report"))["text"] == "second"
 
 
+async def test_a_run_at_its_turn_limit_is_resumed_with_more_turns_and_says_so_without(folder: Path) -> None:
+    model = ScriptedModel([call("ls", path="."), "so far", "all of it"])
+    async with serving(model, folder) as api:
+        started = await api.post("runs", {"prompt": "look", "settings": {"limits.max_turns": 1}})
+        run_id = started["run_id"]
+        await api.ended(run_id)
+        refused = await api("POST", f"runs/{run_id}/resume")
+        assert (refused.status, refused.code) == (409, "finished")
+        assert "max turns reached: 1 of 1" in refused.body["error"]["message"]
+        assert await api.post(f"runs/{run_id}/resume", {"settings": {"limits.max_turns": 3}})
+        await api.ended(run_id)
+        report = await api.get(f"runs/{run_id}/report")
+        assert (report["text"], report["outcome"]) == ("all of it", "completed")
+
+
 async def test_a_fork_goes_its_own_way_and_leaves_the_old_run_alone(folder: Path) -> None:
     async with serving(ScriptedModel(["first", "the other way"]), folder) as api:
         run_id = await api.ask()

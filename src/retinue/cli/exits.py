@@ -46,6 +46,7 @@ IN_FLAGS = {
     r"'at' is the pos of an event: watch\(run_id\) yields them": "'retinue runs events RUN' shows the places",
     r"\bmessage=…": "--message TEXT",
     r"\bat=…": "--at PLACE",
+    r'\bsettings=\{"limits\.max_turns": …\}': "--max-turns N",
     r"\btake_over=True\b": "--take-over",
     r"\bdb= ": "--db ",
     r"\(db=\)": "(--db)",

@@ -86,10 +86,10 @@ def resume(
     events: o.Events = False,
     quiet: o.Quiet = False,
 ) -> int:
-    """Go on with a whole workflow where its log ends: after a crash, a cancel or an error.
+    """Go on with a whole workflow where its log ends: after a crash, a cancel, an error or a limit.
 
     Nothing that was paid for is asked again. With --message a finished conversation goes on. Limits that are
-    given hold from here on.
+    given hold from here on; --max-turns with the id of a child is for that child.
 
     \b
     Examples:

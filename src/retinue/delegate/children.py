@@ -75,6 +75,8 @@ class AskedAgain:
     background: bool = False
     by_person: bool = False
     """A person asks it, and not the model of its parent."""
+    max_turns: int | None = None
+    """How many answers it has for this, if not those that its agent says."""
     rendered: str = ""
     """What it reads, where that is more than the prompt: with what the person attached."""
     images: tuple[Image, ...] = ()

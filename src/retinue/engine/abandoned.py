@@ -15,7 +15,7 @@ from retinue import context, digest
 from retinue.engine.elapsed import seconds_used
 from retinue.engine.ended import child_ended, cut_with_process
 from retinue.engine.owners import Owners
-from retinue.errors import ConfigError, Fenced, HasEnded, RunError
+from retinue.errors import Fenced, HasEnded, RunError
 from retinue.events import (
     QUEUE,
     AnyEvent,
@@ -88,16 +88,6 @@ async def refuse_if_owned(owners: Owners, events: Sequence[AnyEvent], root_id: s
 def who(taken: Taken) -> str:
     """Who works on a workflow, for people."""
     return f"process {taken.pid} on {taken.host}" + (f" (owner {taken.owner[:8]})" if taken.owner else "")
-
-
-def refuse_if_completed(events: Sequence[AnyEvent], root_id: str) -> None:
-    """A run that has nothing left to do is not taken up to do nothing."""
-    report = _end_of(events, root_id)
-    if report is not None and report.status == "completed":
-        raise ConfigError(
-            f"{root_id} has ended ({report.outcome}): there is nothing to resume",
-            fix="go on with it with message=…",
-        )
 
 
 def refuse_if_ended(events: Sequence[AnyEvent], root_id: str) -> None:

@@ -245,6 +245,7 @@ class Children:
                 call_id=message.message_id,
                 background=True,
                 by_person=True,
+                max_turns=message.max_turns,
                 rendered=message.rendered,
                 images=message.images,
             )

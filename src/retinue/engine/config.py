@@ -460,9 +460,10 @@ class WorkflowConfig:
             return limits.max_turns
         return spec.max_turns or (limits.max_turns if depth == 0 else limits.subagent_turns)
 
-    def turns_needed(self, spec: AgentSpec, depth: int) -> int:
-        """Model calls that a run may make by itself: its turns, corrections, a summary and a last answer."""
-        return self.max_turns(spec, depth) + self.settings.delegation.corrections + 2
+    def turns_needed(self, spec: AgentSpec, depth: int, given: int | None = None) -> int:
+        """Model calls that a run may make by itself: its turns, or those it was `given`, corrections, a
+        summary and a last answer."""
+        return (given or self.max_turns(spec, depth)) + self.settings.delegation.corrections + 2
 
     def _told(self, setting: str) -> bool:
         """Whether this very run was given the setting."""

@@ -446,7 +446,17 @@ class Player:
 
     def _tell(self, run: Run, event: MessageReceived) -> None:
         """What a person said to a run, and asked a child of it."""
-        names = ("text", "message_id", "asks", "awaited", "rendered", "images", "output", "guarded")
+        names = (
+            "text",
+            "message_id",
+            "asks",
+            "awaited",
+            "max_turns",
+            "rendered",
+            "images",
+            "output",
+            "guarded",
+        )
         said = {name: getattr(event, name) for name in names}
         run.log.write(MessageReceived, sender="person", **said, next_turn=run.state.at_work > 0)
         for spoken in spoken_after(self.record.runs.get(run.id, ()), event):

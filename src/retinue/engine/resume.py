@@ -65,10 +65,12 @@ class TakenUpWith:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SaidByPerson:
-    """What a person says to a workflow that had ended; with `asks`, to a child of its root."""
+    """What a person says to a workflow that had ended; with `asks`, to a child of its root, which may be
+    given more turns than its agent says (`max_turns`)."""
 
     text: str
     asks: str = ""
+    max_turns: int | None = None
     rendered: str = ""
     images: tuple[Image, ...] = ()
     output: dict[str, Any] | None = None
@@ -174,7 +176,7 @@ async def _root_again(workflow: Workflow, found: Past, ended: frozenset[str]) ->
     # By the settings of today: a limit that was raised since is the limit.
     budget = tree.config.root_budget(began.spec)
     tree.slots.resize(budget.limits.concurrency or tree.config.settings.delegation.concurrency)
-    _charge(tree, budget, state, state.before)
+    charge(tree, budget, state, state.before)
     authority = _as_of_today(tree, tree.config.root_authority(began.spec), began.spec)
     await workflow.isolation.prepare(tree.root_id, began.spec, None)
     built = _rebuild(workflow, state, None, authority, budget)
@@ -325,6 +327,7 @@ def _said(root: RunState, said: SaidByPerson, seq: int) -> list[Event]:
         message_id=f"asked-{seq}" if said.asks else "",
         asks=said.asks,
         awaited=bool(said.asks),
+        max_turns=said.max_turns,
         rendered=said.rendered,
         images=said.images,
         output=said.output,
@@ -360,9 +363,9 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
     if parent.is_ending:
         return
     # What it used is charged already; what it may still use is held back again.
-    needed = tree.config.turns_needed(state.started.spec, state.started.depth)
+    needed = tree.config.turns_needed(state.started.spec, state.started.depth, state.max_turns)
     alone = Budget(began.reserved)
-    _charge(tree, alone, state, _before(state, len(state.asked_again)), paid=False)
+    charge(tree, alone, state, _before(state, len(state.asked_again)), paid=False)
     budget = parent.budget.adopt(began.reserved, name=began.agent, past=alone, turns=needed)
     authority = _as_of_today(tree, parent.authority.narrow(state.started.spec), state.started.spec)
     run, resources = _rebuild(workflow, state, parent, authority, budget)
@@ -388,7 +391,8 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
     events = await config.store.events(tree.root_id, run_id=run_id)
     state = fold(events)
     check_goes_on(parent)
-    budget = parent.budget.carve(spec.limits, name=spec.name, turns=config.turns_needed(spec, depth))
+    needed = config.turns_needed(spec, depth, asked.max_turns or state.max_turns)
+    budget = parent.budget.carve(spec.limits, name=spec.name, turns=needed)
     try:
         tree.logs[run_id] = events
         authority = _as_of_today(tree, parent.authority.narrow(spec), spec)
@@ -405,6 +409,7 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
             images=asked.images,
             private=() if asked.by_person else handed_on(tree, parent, run_id, asked.call_id, asked.prompt),
             opens=True,
+            max_turns=asked.max_turns,
             lacked=lacked,
         )
     except BaseException:
@@ -537,9 +542,9 @@ def _spent(tree: RunTree, run_id: str, usage: Usage) -> float:
     return state.spent + sum(below)
 
 
-def _charge(tree: RunTree, budget: Budget, state: RunState, before: Before, *, paid: bool = True) -> None:
-    """What a run used by itself, and what all those below it did. Of what was `before`, its price alone, and
-    not even that unless it is `paid` from this budget."""
+def charge(tree: RunTree, budget: Budget, state: RunState, before: Before, *, paid: bool = True) -> None:
+    """Count what a run used by itself, and what all those below it did. Of what was `before`, its price
+    alone, and not even that unless it is `paid` from this budget."""
     budget.charge("turns", state.turns - before.turns)
     budget.charge("input_tokens", state.usage.input_tokens - before.usage.input_tokens)
     budget.charge("output_tokens", state.usage.output_tokens - before.usage.output_tokens)
@@ -555,7 +560,7 @@ def _charge(tree: RunTree, budget: Budget, state: RunState, before: Before, *, p
         budget.charge("agent_calls", int(child.as_tool and not done))
         if past is not None:
             part = budget.adopt(child.reserved, name=child.agent)
-            _charge(tree, part, past, _before(past, done), paid=paid)
+            charge(tree, part, past, _before(past, done), paid=paid)
             part.release()
             # To shorten its report for its parent: that is in the parent's log, and in no child's.
             budget.charge_usage(state.telling.get(run_id, Usage()))

@@ -514,6 +514,9 @@ class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):
     """The child that had ended and that a person asks again with this, beside the run that had started it."""
     awaited: bool = False
     """That child ends before the model of this run is asked what to make of it. False in older logs."""
+    max_turns: int | None = None
+    """Of what is said to a child that had ended: how many answers it has from here on, if not those that its
+    agent says."""
     next_turn: bool = False
     """Said to a run that had answered, while children of it were still at work."""
     rendered: str = ""

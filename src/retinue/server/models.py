@@ -361,6 +361,10 @@ class Cancelled(Shown):
 
 class ResumeRun(Given):
     message: Text | None = Field(default=None, description="go on with this; a finished run needs it")
+    settings: Json = Field(
+        default_factory=dict[str, JsonValue],
+        description="dotted names, for this run from here on: see `per_run` in GET /settings",
+    )
     take_over: bool = Field(default=False, description="even if another process seems to work on it")
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Response
 
 from retinue.attachments import attach_bytes
+from retinue.errors import NothingLeft
 from retinue.events import FOR_MORE, ApprovalAnswered, RunResumed, RunStarted
 from retinue.server import overrides, shapes
 from retinue.server.context import RunId, Served, Server, Who, for_role
@@ -86,16 +87,20 @@ async def cancel_run(run_id: RunId, served: Served, who: Who, body: CancelRun | 
 
 @router.post("/runs/{run_id}/resume", **for_role("ask"))
 async def resume_run(run_id: RunId, served: Served, who: Who, body: ResumeRun | None = None) -> RunAccepted:
-    """Go on with a whole workflow where its log ends. With a message, a finished one goes on too."""
+    """Go on with a whole workflow where its log ends. A finished one goes on with a message, or with more of
+    what it ran out of (`settings`)."""
     given = body or ResumeRun()
     root = await served.root_here(run_id)
     await _check_power(served, root, who, given.message)
-    if given.message is None and root.status == "completed":
-        raise ApiError(
-            409, "finished", f"{root.run_id} is finished", fix="say how it should go on: 'message'"
-        )
+    settings = overrides.check(given.settings, None, who, served.retinue.settings)
     await served.retinue.reread_agents()
-    await served.retinue.resume(root.run_id, message=given.message, take_over=given.take_over)
+    try:
+        await served.retinue.resume(
+            root.run_id, message=given.message, take_over=given.take_over, settings=settings
+        )
+    except NothingLeft as error:
+        fix = "say how it should go on: 'message'; or allow more of what it ran out of: 'settings'"
+        raise ApiError(409, "finished", error.message, fix=fix) from None
     return RunAccepted(run_id=root.run_id)
 
 

@@ -85,12 +85,29 @@ def summary(
     lines += _missing(report, node, width, report.run_id if shown else "")
     for each in node.walk() if node is not None else ():
         lines += [line for call in each.unknown for line in _unknown(each, call, width)]
-    if goes_on and report.status != "completed":
-        # The same model would be missing again.
-        other = " --model PROVIDER:MODEL" if node is not None and node.failure_kind == "not_found" else ""
-        again = " --message TEXT" if report.depth else other  # a child goes on when it is asked again
-        lines += _wrapped(f"  go on with: {command(f'runs resume {report.run_id}{again}')}", "dim", width)
+    if goes_on and (told := _going_on(report, node)):
+        lines += _wrapped(told, "dim", width)
     return [*lines, *_figures(report, report.outcome if node is None else node.outcome, width)]
+
+
+def _going_on(report: Report, node: Node | None) -> str:
+    """How a run goes on that failed, was stopped or met a limit; empty if it has nothing to go on with."""
+    ended, run_id, more, what = report.ended_by, report.run_id, "", "go on with"
+    if report.status == "completed" and ended not in ("max_turns", "budget", "time"):
+        return ""
+    if report.depth > 1:
+        while node is not None and node.parent is not None and node.parent.parent is not None:
+            node = node.parent  # a person speaks to the root and to its own children
+        run_id, more = node.run_id if node is not None else run_id, " --message TEXT"
+    elif ended == "max_turns":
+        more = " --max-turns N"
+    elif report.depth:
+        more = " --message TEXT"  # a child goes on when it is asked again
+    elif ended == "budget":
+        what = "with a higher limit it goes on"
+    elif node is not None and node.failure_kind == "not_found":  # the same model would be missing again
+        more = " --model PROVIDER:MODEL"
+    return f"  {what}: {command(f'runs resume {run_id}{more}')}"
 
 
 def problem_lines(report: Report, width: int) -> list[Line]:
@@ -165,9 +182,7 @@ def _missing(report: Report, node: Node | None, width: int, above: str) -> list[
             f"■ cancelled: {report.incomplete or report.error or ''}".rstrip(": "), "yellow", width
         )
     elif report.incomplete:
-        resumed = command(f"runs resume {report.run_id} --max-turns N --message TEXT")
-        more = f", and one more for this report; more allows: {resumed}"
-        why = report.incomplete + (more if report.ended_by == "max_turns" else "")
+        why = report.incomplete + (", and one more for this report" if report.ended_by == "max_turns" else "")
         lines += _wrapped(f"! incomplete: {why}", "yellow", width)
     if lacks.rejected:
         text = f"✗ {words.count(lacks.rejected, 'call')} rejected; which one says: "
