@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from retinue import context, digest
+from retinue.ending import NOTHING
 from retinue.engine.elapsed import seconds_used
 from retinue.engine.ended import child_ended, cut_with_process
 from retinue.engine.owners import Owners
@@ -27,7 +28,6 @@ from retinue.events import (
     RunStarted,
 )
 from retinue.fold import fold
-from retinue.loop import NOTHING
 from retinue.run import RunLog
 from retinue.run_state import RunState
 from retinue.store.base import Store, Taken
