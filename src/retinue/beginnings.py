@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,13 +15,12 @@ from typing import Any, cast
 
 import msgspec
 
-from retinue.attachments import Attached, Attachment, render
+from retinue.attachments import Attached
 from retinue.authority.flows import said as addresses_in
-from retinue.context import FORM
 from retinue.delegate import first_message
 from retinue.engine.abandoned import refuse_if_ended, refuse_if_owned
 from retinue.engine.approve_function import Approve
-from retinue.engine.config import Answering, WorkflowConfig, check_headers
+from retinue.engine.config import Answering, WorkflowConfig
 from retinue.engine.followed import followed
 from retinue.engine.fork import beginning, copied_runs, forked
 from retinue.engine.keep import copy_kept, drop_kept
@@ -31,31 +29,22 @@ from retinue.engine.limit_raised import goes_on, refuse_if_nothing_left
 from retinue.engine.naming import rename
 from retinue.engine.outbox import Spoken
 from retinue.engine.replay import Replayed, replay
-from retinue.engine.resume import SaidByPerson, TakenUpWith, hand_over, read, resume
-from retinue.engine.run_guards import front_door
+from retinue.engine.resume import TakenUpWith, hand_over, read, resume
+from retinue.engine.root_checks import check_beginning, check_deps, check_headers
 from retinue.engine.take_up import TakeUp
+from retinue.engine.tree import RunTree
 from retinue.engine.workbooks import copy_workbooks, keep_workbooks, kept_workbooks
 from retinue.engine.workflow import Root, Workflow
 from retinue.errors import ConfigError, StoreError
-from retinue.events import (
-    QUEUE,
-    AnyEvent,
-    LiveEvent,
-    RunOptions,
-    RunStarted,
-)
+from retinue.events import QUEUE, AnyEvent, LiveEvent, RunOptions, RunStarted
 from retinue.for_workers import refuse_what_stays_here, to_workers
-from retinue.given import check_agent, check_approve, own_attachments, own_history, workbooks_of
-from retinue.guards import Looked
-from retinue.instance import Instance
+from retinue.given import check_approve, own_attachments, own_history, workbooks_of
 from retinue.map_batch import Prompt
-from retinue.models.base import Model
 from retinue.parameters import check, check_word, listed, shown, sound_traceparent, texts
-from retinue.run import new_id, storable
+from retinue.preparing import Preparing
+from retinue.run import new_id
 from retinue.run_options import Metadata, RunWith
-from retinue.run_parts import THIS_RUN, GivenToRun, RunParts, made_text, parts_of, refuse_missing
-from retinue.same_work import AskedWith
-from retinue.settings import Settings
+from retinue.run_parts import GivenToRun, made_text
 from retinue.store.base import RunRow, Store
 from retinue.threads import undisturbed
 from retinue.tools.base import Function, Tool
@@ -65,24 +54,19 @@ from retinue.types import (
     AgentSpec,
     Deps,
     Effort,
-    GivenObjects,
-    Image,
-    JsonSchema,
     Level,
     Limits,
     Message,
     ModelGiven,
     ModelSettings,
     Report,
-    TypedSchema,
     models_of,
-    schema_of,
 )
 
 MAX_TURNS = "limits.max_turns"
 
 
-class Beginnings(Instance[Deps]):
+class Beginnings(Preparing[Deps]):
     """A `Retinue` as far as it begins runs, and takes them up."""
 
     @property
@@ -139,13 +123,10 @@ class Beginnings(Instance[Deps]):
         conversation has to be of the type.
         """
         _check_ways(yes, settings, answering, approve)
+        _check_asking(effort, model_settings)
         check(bool, strict_sources=strict_sources)
         check(str | None, run_id=run_id)
         check(str, label=label, client=client, drawn_from=drawn_from, said=said)
-        if not isinstance(cast("Any", model_settings), ModelSettings | None):
-            raise TypeError(f"model_settings is {shown(model_settings)}: write ModelSettings(…)")
-        if effort:
-            check_word("effort", effort, Level)
         before = own_history(history)
         tools, agents = listed("tools", tools, "functions or tools"), listed("agents", agents, "AgentSpec")
         parts = self._parts(agent if isinstance(agent, AgentSpec) else None, tools, agents)
@@ -189,9 +170,7 @@ class Beginnings(Instance[Deps]):
         options = msgspec.structs.replace(options, instructions=told)
         config = self._config(options, workbooks, answering=answering, approve=approve)
         config = replace(parts.added_to(config), deps=handed)
-        config.check_agents(spec)
-        config.check_deps(spec)
-        config.check_settings(spec, model_settings)
+        check_beginning(config, spec, model_settings)
         spec = await config.prompted(spec)
         if run_id is not None:
             given = RunWith[Deps](
@@ -216,23 +195,31 @@ class Beginnings(Instance[Deps]):
         rendered, images = self._rendered(text, files, chosen, wanted if output_once else None)
         if self.hands_over:
             refuse_what_stays_here(parts, deps=deps, spec=spec)
+        root = Root(
+            spec=spec,
+            prompt=text,
+            label=label,
+            rendered=rendered,
+            images=images,
+            history=before,
+            guarded=looked,
+        )
         begun = self._workflows.under(self.store, own_id, new=run_id is None)
-        async with begun, self._owner() as owner, _kept(self.store, own_id, workbooks):
-            workflow = Workflow(replace(config, owner=owner), own_id)
-            root = Root(
-                spec=spec,
-                prompt=text,
-                label=label,
-                rendered=rendered,
-                images=images,
-                history=before,
-                guarded=looked,
-            )
+        async with begun:
+            await self._begin(config, own_id, root, workbooks)
+        return own_id
+
+    async def _begin(
+        self, config: WorkflowConfig, root_id: str, root: Root, workbooks: Sequence[Workbook]
+    ) -> None:
+        """Start the root of a workflow here, or leave it to the workers."""
+        async with self._owner() as owner, _kept(self.store, root_id, workbooks):
+            workflow = Workflow(replace(config, owner=owner), root_id)
             if self.hands_over:
-                self._follow(config, own_id, await workflow.queue_root(to_workers(chosen, config), root))
+                to = to_workers(self._settings_for(config.options.settings), config)
+                self._follow(config, root_id, await workflow.queue_root(to, root))
             else:
                 self._workflows.add(workflow, await workflow.start_root(root))
-        return own_id
 
     @contextlib.asynccontextmanager
     async def _owner(self) -> AsyncGenerator[str]:
@@ -248,166 +235,6 @@ class Beginnings(Instance[Deps]):
         following = followed(self.store, root_id, reached, publish=self._listeners.publish, ask=config.ask)
         task = asyncio.create_task(following, name=f"follows {root_id}")
         self._workflows.follow(root_id, task, partial(self.cancel, root_id))
-
-    async def _let_in(
-        self,
-        config: WorkflowConfig,
-        spec: AgentSpec,
-        root_id: str,
-        text: str,
-        files: list[Attachment],
-        history: tuple[Message, ...] = (),
-    ) -> tuple[Looked | None, list[Attachment], tuple[Message, ...]]:
-        """What guards say to all that a model reads of a question: its text, each attachment, what was said
-        before elsewhere; and these as the guards let them pass. Neither is left where a guard stops one."""
-        looked = await front_door(config, spec, root_id, text)
-        if looked is None:
-            return None, files, history
-        said, passed = list(looked.said), list[Attachment | Message]()
-        for each in (*files, *history):
-            found = await front_door(config, spec, root_id, each.text) if each.text else None
-            if found is not None and found.changed and not found.stops:
-                if isinstance(each, Attachment) and each.workbook is not None:  # tools read it as it is
-                    found = replace(found, said=tuple(replace(one, decision="stop") for one in found.said))
-                elif isinstance(each, Attachment):
-                    each = replace(each, text=found.text)
-                else:
-                    each = msgspec.structs.replace(each, text=found.text)
-            said += found.said if found is not None else ()
-            passed.append(each)
-        looked = replace(looked, said=tuple(said))
-        if looked.stops:
-            return looked, [], ()
-        attached = [each for each in passed if isinstance(each, Attachment)]
-        return looked, attached, tuple(each for each in passed if not isinstance(each, Attachment))
-
-    def _wanted(self, output: type[Any] | None) -> JsonSchema | None:
-        """The JSON schema of a type that an answer is to be of. The type is known by it from here on."""
-        if output is None:
-            return None
-        schema = schema_of(output)
-        if isinstance(schema, TypedSchema):
-            self._kinds = [schema, *(kind for kind in self._kinds if kind != schema)]
-        return schema
-
-    def _rendered(
-        self, text: str, files: Sequence[Attachment], settings: Settings, wanted: JsonSchema | None
-    ) -> tuple[str, tuple[Image, ...]]:
-        """What the model reads of a question, if that is more than its text, and the pictures beside it."""
-        attached, images = render(files, most=settings.context.attachment_tokens * 4)
-        form = "" if wanted is None else FORM + json.dumps(wanted, ensure_ascii=False)
-        more = [part for part in (attached, form) if part]
-        return "\n\n".join((text, *more)) if more else "", images
-
-    def _agent(self, agent: str | AgentSpec, parts: RunParts) -> AgentSpec:
-        """The agent that is to run, by its name or as it was given."""
-        if isinstance(agent, str):
-            own = {each.name: each for each in parts.agents}
-            return own[agent] if agent in own else self.services.agent(agent)
-        if not isinstance(cast("Any", agent), AgentSpec):
-            raise TypeError(f"agent is {shown(agent)}: give the name of an agent, or an AgentSpec")
-        own_names = {each.name for each in (*self._own_tools, *parts.tools)}
-        known = {*self.tools, *self.services.specs, *own_names, *(each.name for each in parts.agents)}
-        check_agent(agent, known, own_names, lambda: ())
-        return agent
-
-    def _first_message(self, agent: str | AgentSpec, prompt: Prompt, options: RunWith[Deps]) -> str:
-        """What an agent is asked with a prompt."""
-        tools = listed("tools", options.get("tools", ()), "functions or tools")
-        agents = listed("agents", options.get("agents", ()), "AgentSpec")
-        parts = self._parts(agent if isinstance(agent, AgentSpec) else None, tools, agents)
-        return first_message(self._agent(agent, parts), prompt)
-
-    async def _work(
-        self, agent: str | AgentSpec, options: RunWith[Deps], deps: Deps | None, *, said: bool
-    ) -> str:
-        """What the work of a batch is known by, beside its inputs: who does it, for whom, with what.
-
-        `said`: the program says whose it is, by metadata, a name or a key.
-        """
-        asked = await self._asked(agent, options, deps)
-        unknown = sorted(name for name, held in asked.held.items() if held is None)
-        if unknown and not said:
-            raise ConfigError(
-                f"a stored report of a batch cannot be known by what these tools hold: {', '.join(unknown)}",
-                fix="say whose it is: metadata={'tenant': …}; or give a name, if all may share the reports",
-            )
-        model = ""
-        with contextlib.suppress(ConfigError):  # each run will say so
-            model = self.services.models.main(self._settings_for(options.get("settings") or {})).name
-        return asked.digest(texts(options.get("metadata") or {}), model)
-
-    async def _asked(self, agent: str | AgentSpec, options: RunWith[Deps], deps: Deps | None) -> AskedWith:
-        """What a run is asked with that is given these."""
-        tools = listed("tools", options.get("tools", ()), "functions or tools")
-        agents = listed("agents", options.get("agents", ()), "AgentSpec")
-        parts = self._parts(agent if isinstance(agent, AgentSpec) else None, tools, agents)
-        spec = self._agent(agent, parts)
-        told, prompt = options.get("instructions"), _prompt_function(spec)
-        if self._is_known(deps):
-            told = await made_text("instructions", told, deps)
-            prompt = await made_text("prompt", prompt, deps)
-        files = await own_attachments(options.get("attachments", ()), self.cwd, self.project)
-        return self._asked_with(spec, parts, options, files, prompt, told)
-
-    def _asked_by(
-        self,
-        spec: AgentSpec,
-        parts: RunParts,
-        given: RunWith[Deps],
-        files: Sequence[Attachment],
-        deps: Deps | None,
-        *,
-        prompt: str,
-        told: str,
-    ) -> AskedWith:
-        """The same for a run that begins, whose `prompt` and `told` are made."""
-        function = _prompt_function(spec)
-        if not self._is_known(deps):
-            return self._asked_with(spec, parts, given, files, function, given.get("instructions"))
-        return self._asked_with(spec, parts, given, files, storable(prompt) if function else "", told)
-
-    def _is_known(self, deps: Deps | None) -> bool:
-        """Whether it is known what functions of the deps make: else each run has its own, by its metadata."""
-        return deps is not None or self._deps_factory is None
-
-    def _asked_with(
-        self,
-        spec: AgentSpec,
-        parts: RunParts,
-        given: RunWith[Deps],
-        files: Sequence[Attachment],
-        prompt: object,
-        told: object,
-    ) -> AskedWith:
-        own = {**self.services.specs, **{each.name: each for each in parts.agents}}
-        team, todo = dict[str, AgentSpec](), list(spec.tools or ())
-        while todo:
-            each = own.get(todo.pop())
-            if each is not None and each.origin == "code" and each.name not in (spec.name, *team):
-                team[each.name] = each
-                todo += each.tools or ()
-        return AskedWith(
-            folder=str(self.project or ""),
-            spec=spec,
-            team=[team[name] for name in sorted(team)],
-            prompt=prompt,
-            told=told,
-            given=given,
-            files=files,
-            held={
-                each.name: each.holds
-                for each in (*self._own_tools, *parts.tools)
-                if each.holds != () and not each.ours
-            },
-        )
-
-    def _parts(self, spec: AgentSpec | None, tools: Sequence[Any], agents: Sequence[Any]) -> RunParts:
-        if spec is None and not tools and not agents:
-            return RunParts()
-        return parts_of(
-            spec, tools, agents, own=self._own_tools, known=self.services.specs, others=self.tools.keys()
-        )
 
     async def resume(
         self,
@@ -469,36 +296,16 @@ class Beginnings(Instance[Deps]):
             if await self.message(run_id, message):
                 return row.root_id
             row = await self.outbox.row(run_id)  # it has ended meanwhile, and is taken up
-        child = message is not None and row.parent_id is not None and row.status in ENDED
-        root_id, asks = row.root_id, run_id if child else ""
+        root_id, asks = row.root_id, "" if message is None else _child_asked(row)
         if asks:  # what is given of turns is for whom it is given to
             given = replace(given, settings={k: v for k, v in given.settings.items() if k != MAX_TURNS})
-        if asks and row.parent_id != root_id:
-            raise ConfigError(
-                f"{run_id} was started by {row.parent_id}, which has ended as well",
-                fix=f"speak to {row.parent_id} or to {root_id}",
-            )
-
         files = await own_attachments(attachments, self.cwd, self.project)
         wanted = self._wanted(output)
-
-        async def may_go_on(events: Sequence[AnyEvent]) -> None:
-            if by_itself:
-                refuse_if_ended(events, root_id)
-            if message is None:
-                refuse_if_nothing_left(workflow.tree, run_id)
-            if not take_over:
-                await refuse_if_owned(self.owners, events, root_id)
-
         async with self._workflows.taking_up(root_id), self._owner() as owner:
             found = await read(self.store, root_id)
             self._refuse_missing(found.began, parts)
-            asked = approve is not None or answering is not None or self.answering == "ask"
-            if found.began.options.approver and not asked:
-                raise ConfigError(
-                    "the run was given a function that answers its questions, which is missing now",
-                    fix='give it again: resume(run_id, approve=…); answering="refuse" goes on without',
-                )
+            if approve is None and answering is None:
+                self._refuse_unanswered(found.began)
             if show_past is not None:
                 show_past(found.events)
             options = msgspec.structs.replace(
@@ -514,9 +321,16 @@ class Beginnings(Instance[Deps]):
             config = replace(
                 parts.added_to(config), owner=owner, deps=handed, headers=headers, models=objects
             )
-            config.check_deps(found.began.spec)
+            check_deps(config, found.began.spec)
             check_headers(config.with_headers(found.began.spec))
             workflow = Workflow(config, root_id)
+            may_go_on = partial(
+                self._may_go_on,
+                workflow.tree,
+                untold=run_id if message is None else "",
+                take_over=take_over,
+                by_itself=by_itself,
+            )
             said = None
             if message is not None:
                 said = await self._said(config, found.began.spec, root_id, message, files, wanted)
@@ -536,62 +350,24 @@ class Beginnings(Instance[Deps]):
         named = row.parent_id is not None and row.status in ENDED and MAX_TURNS in settings
         return self._settings_for(settings).limits.max_turns if named else None
 
-    async def _said(
-        self,
-        config: WorkflowConfig,
-        spec: AgentSpec,
-        root_id: str,
-        message: str,
-        files: list[Attachment],
-        wanted: JsonSchema | None,
-    ) -> SaidByPerson:
-        """A message to a workflow that is taken up, as its guards let it pass."""
-        looked, files, _ = await self._let_in(config, spec, root_id, message, files)
-        text = message if looked is None else looked.text
-        settings = self._settings_for(config.options.settings)
-        rendered, images = self._rendered(text, files, settings, wanted)
-        return SaidByPerson(
-            text=storable(text),
-            rendered=storable(rendered),
-            images=images,
-            output=wanted,
-            guarded=looked,
-            workbooks=workbooks_of(files),
-        )
-
-    def _refuse_missing(self, began: RunStarted, parts: RunParts | None = None) -> None:
-        """Refuse to take up a run whose own tools, agents or guards are not here now."""
-        given = parts or RunParts()
-        known = {*self.tools, *given.origins}
-        for name in began.options.guards:
-            if name not in (*self._input_guards, *self._output_guards):
-                raise ConfigError(
-                    f"the run was begun under the guard {name!r}, which is missing here",
-                    fix="give it to Retinue(input_guards=…) or Retinue(output_guards=…) again",
-                )
-        for name, origin in began.options.tools.items():
-            if name in known:
-                continue
-            why = self.tool_files.withheld.get(name)
-            again = f"give '{origin}' again" if origin.startswith("--tools") else f"it was in {origin}"
-            if origin == THIS_RUN:
-                again = f"give it again: resume(run_id, tools=[{name}])"
+    def _refuse_unanswered(self, began: RunStarted) -> None:
+        if began.options.approver and self.answering != "ask":
             raise ConfigError(
-                f"the run was started with the tool {name!r}, which is missing now"
-                + (f": {why}" if why else ""),
-                fix=again,
+                "the run was given a function that answers its questions, which is missing now",
+                fix='give it again: resume(run_id, approve=…); answering="refuse" goes on without',
             )
-        refuse_missing(began.options.agents, {*self.services.specs, *(each.name for each in given.agents)})
 
-    def model_known(self, model: str, objects: Mapping[str, Model] | None = None) -> str:
-        """The full name of a model that a run is given, or an error that says what is wrong with it.
-        `objects` are models of the program, by their names."""
-        return self.services.models.of(self.settings, model, None, objects or {}).name if model else ""
-
-    def _is_another(self, root_id: str, model: str) -> bool:
-        """Whether a model that a workflow is given is not the one that its root is at work with here."""
-        live = self._workflows.live(root_id, root_id)
-        return bool(model) and (live is None or live.run.model.name != model)
+    async def _may_go_on(
+        self, tree: RunTree, events: Sequence[AnyEvent], *, untold: str, take_over: bool, by_itself: bool
+    ) -> None:
+        """Refuse to take up what has nothing left to do, or is still worked on elsewhere. `untold` is the run
+        that is taken up without a message."""
+        if by_itself:
+            refuse_if_ended(events, tree.root_id)
+        if untold:
+            refuse_if_nothing_left(tree, untold)
+        if not take_over:
+            await refuse_if_owned(self.owners, events, tree.root_id)
 
     async def resume_abandoned(self) -> list[str]:
         """Take up every workflow of this folder that nobody works on any more. Returns those that go on.
@@ -735,6 +511,26 @@ class Beginnings(Instance[Deps]):
         )
 
 
+def _check_asking(effort: Effort, model_settings: ModelSettings | None) -> None:
+    """The same of how the models of a run are to be asked."""
+    if not isinstance(cast("Any", model_settings), ModelSettings | None):
+        raise TypeError(f"model_settings is {shown(model_settings)}: write ModelSettings(…)")
+    if effort:
+        check_word("effort", effort, Level)
+
+
+def _child_asked(row: RunRow) -> str:
+    """The child that a message to this run asks again: one that has ended, of the root. Else empty."""
+    if row.parent_id is None or row.status not in ENDED:
+        return ""
+    if row.parent_id != row.root_id:
+        raise ConfigError(
+            f"{row.run_id} was started by {row.parent_id}, which has ended as well",
+            fix=f"speak to {row.parent_id} or to {row.root_id}",
+        )
+    return row.run_id
+
+
 def _check_ways(
     yes: bool | None,
     settings: Mapping[str, Any] | None,
@@ -764,8 +560,3 @@ async def _kept(store: Store, root_id: str, workbooks: Sequence[Workbook]) -> As
 
 def _nobody(event: LiveEvent) -> None:
     """Nobody watches a replay."""
-
-
-def _prompt_function(spec: AgentSpec) -> object:
-    """What makes the prompt of an agent, if a function of the program does."""
-    return spec.given.prompt if isinstance(spec.given, GivenObjects) else None

@@ -10,7 +10,7 @@ import pytest
 from asking import READ, WIRES, ask, asked, one_shot
 
 from retinue import AgentSpec, ConfigError, ModelError, ModelSettings, Retinue, tool
-from retinue.engine.config import check_settings
+from retinue.engine.root_checks import check_settings
 from retinue.events import RunStarted
 from retinue.models.base import lacking
 from retinue.models.http import Client

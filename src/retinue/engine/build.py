@@ -28,8 +28,10 @@ from retinue.engine.pages import pages_below
 from retinue.engine.parking import park, wait_out
 from retinue.engine.report_check import review
 from retinue.engine.resources import RunResources, memory_of
+from retinue.engine.root_checks import check_tools
 from retinue.engine.run_guards import guards_of
 from retinue.engine.sampling import sample
+from retinue.engine.tools_shown import of_another, offers, shows, startable
 from retinue.engine.tree import RunTree
 from retinue.errors import Refused
 from retinue.events import RunStarted
@@ -108,7 +110,7 @@ class Toolbox:
 
         By `admit`: a call that had begun before the settings changed still gets its child's report.
         """
-        if self.config.offers(tool.name):
+        if offers(self.config, tool.name):
             return tool
         ways = ", ".join(self.config.settings.delegation.ways) or "none"
 
@@ -149,8 +151,8 @@ class Toolbox:
     ) -> tuple[AgentSpec, dict[str, Tool], tuple[ToolSpec, ...]]:
         depth = len(above)
         held = {n: t for n, t in self._all.items() if authority.permits(n, t.effect)}
-        shown = [t.spec for t in held.values() if self.config.shows(t, spec, authority, depth)]
-        agents = self.config.startable(spec, authority, above)
+        shown = [t.spec for t in held.values() if shows(self.config, t, spec, authority, depth)]
+        agents = startable(self.config, spec, authority, above)
         named = {each.name for each in shown}
         as_tools = all(agent.name in named for agent in agents)
         shown = tuple(
@@ -189,8 +191,8 @@ class Offer:
             self._own = {t.name: t for t in made if authority.permits(t.name, t.effect)}
         if self._own:
             held = {**held, **self._own}
-            shows = self._toolbox.config.shows
-            shown += tuple(t.spec for t in self._own.values() if shows(t, spec, authority, depth))
+            config, own = self._toolbox.config, self._own.values()
+            shown += tuple(t.spec for t in own if shows(config, t, spec, authority, depth))
         return self._searched(held, shown, state)
 
     def _searched(
@@ -231,7 +233,7 @@ def build(
         model, system = played.model, played.system
     model = model or config.model_of(spec, parent.model if parent else None)
     if system is None:
-        config.check_tools(spec)
+        check_tools(config, spec)
     # A run that is taken up goes on without a skill that is gone since; a new one does not begin.
     above = parent.skills if parent is not None and spec.lifecycle == "temporary" else None
     skills = config.skills(spec, authority, depth, complete=system is None, above=above)
@@ -402,7 +404,7 @@ def _of_servers(config: WorkflowConfig, spec: AgentSpec, held: Mapping[str, Tool
     """What the servers say whose tools a run holds: their words, and no orders of ours."""
     if config.servers is None:
         return ""
-    names = dict.fromkeys(server_of(n) for n in held if server_of(n) and not config.of_another(n, spec))
+    names = dict.fromkeys(server_of(n) for n in held if server_of(n) and not of_another(config, n, spec))
     found = config.servers.instructions(names)
     return "\n\n".join(frame(text, what=f"MCP server {name} on its tools") for name, text in found.items())
 

@@ -19,9 +19,9 @@ from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.delegate import AGENTS, AskedAgain, ChildInfo, ChildRequest
 from retinue.engine.build import build, remember, started
 from retinue.engine.concern import handed_on
-from retinue.engine.config import MERGES, WRITES
 from retinue.engine.ended import child_ended
 from retinue.engine.resume import ask_again, check_goes_on, take_up_child
+from retinue.engine.tools_shown import MERGES, WRITES, startable, why_useless
 from retinue.engine.tree import LiveRun, RunTree
 from retinue.errors import Fenced, StoreError, ToolError, in_words, unwind
 from retinue.events import ChildStarted, MessageReceived
@@ -297,7 +297,7 @@ class Children:
 
     def agents(self, parent_id: str) -> list[AgentSpec]:
         run = self.tree.run(parent_id)
-        return self.tree.config.startable(run.spec, run.authority, run.path[:-1])
+        return startable(self.tree.config, run.spec, run.authority, run.path[:-1])
 
     def why_not(self, parent_id: str, name: str, *, as_tool: bool = False) -> str:
         run, config = self.tree.run(parent_id), self.tree.config
@@ -305,7 +305,7 @@ class Children:
             return "no agent starts itself"
         if name in config.agents and name not in run.authority.tools and not as_tool:
             return f"it is not among the tools of {run.spec.name}"
-        return config.why_useless(name, run.authority, run.depth)
+        return why_useless(config, name, run.authority, run.depth)
 
     def taken(self, name: str) -> bool:
         return name.casefold() in {known.casefold() for known in self.tree.config.agents}

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from retinue.agents.missing import missing_tools
-from retinue.agents.places import as_error
 from retinue.approvals import Authority, Rules
 from retinue.authority.rules import Asked
 from retinue.budget import RUN, SHARED, Budget, Dimension, Places
-from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, ON_REQUEST, SEARCH, SKILL
+from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, SEARCH, SKILL
 from retinue.course import Course
 from retinue.delegate import AGENTS, Policy
 from retinue.engine.parking_clock import ParkingClock
@@ -37,7 +34,7 @@ from retinue.events import (
 from retinue.guards import AnyGuard
 from retinue.mcp.servers import TreeServers
 from retinue.mcp.tools import server_of
-from retinue.models.base import WHO_HAS, Model, identify, lacking
+from retinue.models.base import Model, identify
 from retinue.run import (
     Closing,
     Run,
@@ -62,8 +59,6 @@ from retinue.workspace import Buffers
 Answering = Literal["ask", "refuse"]
 T = TypeVar("T", int, float)
 
-MERGES = frozenset({"merge_child"})
-WRITES = frozenset({"write", "execute"})
 CEILINGS: dict[Dimension, str] = {
     "turns": "tree_turns",
     "input_tokens": "tree_input_tokens",
@@ -289,25 +284,6 @@ class WorkflowConfig:
             )
         return msgspec.structs.replace(spec, prompt=said)
 
-    def check_settings(self, spec: AgentSpec, given: ModelSettings | None) -> None:
-        """Refuse settings of a program that the model does not have: `given` to the run, of its agent if that
-        is the program's, and of the program's agents below it."""
-        if not (spec.origin == "code" and spec.model_settings.given) and given is None:
-            return self._check_below(spec)
-        model = self.model_of(spec, None)
-        check_settings(spec, model, spec.model_settings if spec.origin == "code" else given)
-        return self._check_below(spec)
-
-    def _check_below(self, spec: AgentSpec) -> None:
-        made = [a for a in self.agents.values() if a.origin == "code" and a.model_settings.given]
-        if not made:
-            return
-        model = self.model_of(spec, None)
-        held = self.root_authority(spec).tools
-        for agent in made:
-            if agent.name in held:
-                check_settings(agent, self.model_of(agent, model), agent.model_settings)
-
     def root_limits(self, spec: AgentSpec) -> Limits:
         limits, own = self.settings.limits, spec.limits
         runs = self.policy.runs - 1 + max(1.0, self.turns_needed(spec, 0) / RUN["turns"])
@@ -368,43 +344,6 @@ class WorkflowConfig:
         # Who was handed a workbook may read it, whatever tools its file lists.
         sheets = {name for name in self.attached if name.startswith("sheet_")} - {*spec.disallowed_tools}
         return replace(narrowed, tools=narrowed.tools | sheets) if sheets else narrowed
-
-    def check_agents(self, spec: AgentSpec) -> None:
-        """Refuse a root that names an agent to which it could hand on none of what that agent works with."""
-        authority = self.root_authority(spec)
-        for name in spec.tools or ():
-            agent = self.agents.get(name)
-            if agent is None or not agent.tools or name == spec.name or self.useful(name, authority, 0):
-                continue
-            lacks = ", ".join(tool for tool in agent.tools if tool in self.tools)
-            if lacks:
-                raise ConfigError(
-                    f"{spec.name} names the agent {name}, which works with {lacks}, and holds none of that "
-                    "itself: a child holds at most what its parent holds",
-                    fix=f"add {lacks} to the tools of {spec.name}",
-                )
-
-    def check_deps(self, spec: AgentSpec) -> None:
-        """Refuse a root whose tools, or those it hands on, want what the program did not hand over."""
-        if self.deps is not None:
-            return
-        held = self.root_authority(spec).tools
-        for name, tool in self.tools.items():
-            if tool.wants not in (None, Any, type(None)) and name in held:
-                kind = getattr(tool.wants, "__name__", tool.wants)
-                raise ConfigError(
-                    f"the tool {name!r} works with {kind}, and no deps are given",
-                    fix="give deps=…, or Retinue(deps_factory=…), which makes them after a restart too",
-                )
-
-    def check_tools(self, spec: AgentSpec) -> None:
-        """Refuse an agent of a file that names a tool which is not there: nobody would see what it lacks."""
-        if spec.origin == "code" or spec.lifecycle != "permanent":
-            return  # looked over where it was made
-        aliases = (alias for tool in self.tools.values() for alias in tool.aliases)
-        for finding in missing_tools(spec, {*self.tools, *self.agents, *aliases}, self.withheld):
-            if finding.level == "error":
-                raise as_error(finding)
 
     def skills(
         self,
@@ -469,121 +408,6 @@ class WorkflowConfig:
         """Whether this very run was given the setting."""
         return setting in self.options.settings
 
-    def shows(self, tool: Tool, spec: AgentSpec, authority: Authority, depth: int) -> bool:
-        """Whether a run is shown a tool that it holds."""
-        if tool.effect != "delegate":
-            if tool.name in self.attached and depth == 0 and not self._chosen(tool.name, spec):
-                return True
-            if self._only_lent(tool.name, spec, depth):
-                return False
-            if spec.mode == "code":
-                return tool.name == CODE  # everything else is a function in its code
-            if tool.name == SKILL:
-                return True
-            if tool.name in MERGES and self._isolates(authority, depth):
-                return True
-            if self.of_another(tool.name, spec):
-                return False
-            if spec.shown is not None:
-                return any(fnmatchcase(tool.name, each) for each in spec.shown)
-            return tool.name not in ON_REQUEST or any(names(spec, w) for w in (tool.name, *tool.aliases))
-        as_tool = tool.name not in DELEGATION_TOOLS
-        if not self.policy.offers(depth, as_tool=as_tool) or not self.offers(tool.name):
-            return False
-        return not as_tool or (tool.name != spec.name and self.useful(tool.name, authority, depth))
-
-    def startable(self, spec: AgentSpec, authority: Authority, above: tuple[str, ...]) -> list[AgentSpec]:
-        """The registered agents that a run below those `above` may start by name: no rule denies them."""
-        return [
-            agent
-            for agent in self.agents.values()
-            if agent.name in authority.tools
-            and agent.name != spec.name
-            and authority.rules.judge(agent_call(agent.name, spec.name, above)).action != "deny"
-            and self.useful(agent.name, authority, len(above))
-        ]
-
-    def why_useless(self, agent: str, authority: Authority, depth: int) -> str:
-        """Why a registered agent would hold none of its tools as a child of such a run; empty if it would."""
-        spec = self.agents.get(agent)
-        if spec is None or self.useful(agent, authority, depth):
-            return ""
-        others = [each for each in self.agents if each in authority.narrow(spec).tools]
-        if not others:
-            return f"it would have none of its tools ({', '.join(spec.tools or ())}), which you have not"
-        if self.policy.offers(depth + 1, as_tool=True) and self.offers(AGENTS):
-            limit = "these would have none of their tools: it has to name those as well"
-        elif self.policy.enabled and self.policy.kind == "flat":
-            limit = "the policy 'flat' lets only the root delegate (delegation.policy = \"nested\" lets it)"
-        else:
-            limit = "nothing is delegated from there (delegation.max_depth, delegation.tools)"
-        return f"all it would have are agents ({', '.join(others)}), and {limit}. Ask those yourself"
-
-    def _isolates(self, authority: Authority, depth: int) -> bool:
-        """Whether a run may have children that work in copies of the project, and may merge what they did."""
-        if self.project is None or not authority.writable or not authority.project:
-            return False
-        if self.policy.offers(depth, as_tool=True) and any(spec.isolation for spec in self.agents.values()):
-            return True
-        if not any(
-            self.tools[name].effect in WRITES for name in authority.tools - MERGES if name in self.tools
-        ):
-            return False  # no child of it could write either
-        return self.policy.offers(depth) and any(
-            self.offers(way) and way in authority.tools for way in DELEGATION_TOOLS
-        )
-
-    def of_another(self, name: str, spec: AgentSpec) -> bool:
-        """Whether a tool is of a server that another agent's file defines for itself."""
-        server = server_of(name)
-        if not server or self.servers is None:
-            return False
-        agent = self.servers.of_agents.get(server, "")
-        return bool(agent) and agent != spec.name and server not in (spec.mcp_servers or ())
-
-    def _chosen(self, name: str, spec: AgentSpec) -> bool:
-        """Whether a program's agent itself says which of the program's tools it is shown; those over what is
-        attached are none of them."""
-        own = name in (self.own or ()) and not name.startswith("sheet_")
-        return spec.origin == "code" and spec.shown is not None and own
-
-    def _only_lent(self, name: str, spec: AgentSpec, depth: int) -> bool:
-        """Whether a program's agent that names no tools holds this one for another agent alone."""
-        unnamed = depth == 0 and spec.tools is None and spec.origin == "code"
-        return unnamed and self.own is not None and name in self.lent - self.own
-
-    def offers(self, way: str) -> bool:
-        """Whether the settings offer this way to delegate: a delegation tool, or an agent as a tool."""
-        return (way if way in DELEGATION_TOOLS else AGENTS) in self.settings.delegation.ways
-
-    def useful(self, agent: str, authority: Authority, depth: int) -> bool:
-        """Whether an agent would hold any of its tools as a child of a run with this authority at that depth.
-
-        Another agent is one of them where it may be delegated to from there, and is of use itself.
-        """
-        level, seen = {agent: authority}, set[str]()
-        while level:
-            below: dict[str, Authority] = {}
-            for name, parent in level.items():
-                spec = self.agents.get(name)
-                if spec is None:
-                    continue
-                held = parent.narrow(spec)
-                if not spec.tools or any(tool in held.tools for tool in self.tools):
-                    return True
-                below |= {each: held for each in self.agents if each in held.tools}
-            seen |= level.keys()
-            depth += 1
-            if not (self.policy.offers(depth, as_tool=True) and self.offers(AGENTS)):
-                return False
-            level = {name: held for name, held in below.items() if name not in seen}
-        return False
-
-
-def agent_call(agent: str, caller: str, above: tuple[str, ...]) -> Asked:
-    """The call of a registered agent, as rules see it."""
-    return Asked(tool=agent, effect="delegate", risk="low", agent=caller, above=above, arguments={})
-
 
 def models_given(spec: AgentSpec | None) -> dict[str, Model]:
     """The models that an agent was given as objects, by name."""
@@ -592,32 +416,6 @@ def models_given(spec: AgentSpec | None) -> dict[str, Model]:
 
 def _lost_models(spec: AgentSpec, known: Mapping[str, Model]) -> set[str]:
     return set(spec.given.get("model", "").split(",")) - {"", *known}
-
-
-def check_settings(spec: AgentSpec, model: Model, settings: ModelSettings | None) -> None:
-    """Refuse settings that were made in a program and that this model does not have."""
-    if settings is None:
-        return
-    own = settings.given  # those of a provider's table are told, and refuse nobody
-    for name, whose in ((name, whose) for name, whose in lacking(model, settings).items() if name in own):
-        raise ConfigError(
-            f"{whose} has no {name}, which is set for {spec.name}",
-            fix=f"leave it out, or use a model that has it: {WHO_HAS.get(name, 'none is known')}",
-        )
-
-
-def check_headers(spec: AgentSpec) -> None:
-    """Refuse an agent of a log whose headers hold nothing that is known."""
-    if missing := spec.model_settings.headers.missing():
-        raise ConfigError(
-            f"{spec.name} was given the headers {', '.join(missing)}, whose values no log keeps",
-            fix="give them again: resume(run_id, extra_headers={…}); '${VARIABLE}' as a value is kept",
-        )
-
-
-def names(spec: AgentSpec, tool: str) -> bool:
-    """Whether an agent asks for a tool by name, or for a memory and so for the tools over it."""
-    return tool in (spec.tools or ()) or (spec.memory and tool.startswith("memory_"))
 
 
 def shown_before(begun: Iterable[AnyEvent]) -> frozenset[str]:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from retinue.delegate import ChildRequest
-from retinue.engine.config import agent_call
+from retinue.engine.tools_shown import agent_call
 from retinue.errors import Fenced, StoreError, ToolError, in_words
 from retinue.events import KNOWLEDGE_FIRST as CALL
 from retinue.events import AccessDenied, AnyEvent, ChildStarted, Knowledge, MessageReceived, RunStarted

@@ -18,8 +18,9 @@ from retinue import toolcall
 from retinue.approvals import Authority
 from retinue.builtin_tools import CODE, NOTES, SKILL, is_installed
 from retinue.course import Course, Telling
-from retinue.engine.config import Played, WorkflowConfig, names
+from retinue.engine.config import Played, WorkflowConfig
 from retinue.engine.pages import left_in_words, pages_below
+from retinue.engine.tools_shown import names
 from retinue.events import AnyEvent, CodeWoken, ToolCalled, ToolReturned
 from retinue.research.pages import FetchedPage
 from retinue.research.tools import ResearchDesk, research_tools
