@@ -16,7 +16,7 @@ from retinue.authority.rules import parse_rule
 from retinue.errors import ConfigError
 from retinue.instructions import NestedInstructions, read_instructions
 from retinue.kept_files import kept_by
-from retinue.reading import Folder
+from retinue.reading import Folder, Unreadable, read_named
 from retinue.settings.trusted_folders import TrustedFolders
 from retinue.skills import load_skills
 from retinue.testing import ScriptedModel
@@ -153,14 +153,23 @@ def test_settings_are_no_file_of_secrets(project: Path) -> None:
         Folder(project).read("retinue.toml", 1000)
 
 
-async def test_an_attachment_that_is_a_link_to_a_file_of_secrets_has_to_be_named_as_such(
-    project: Path,
+@pytest.mark.parametrize("make_link", [os.symlink, os.link])
+async def test_a_file_that_a_person_names_is_no_file_of_secrets_under_another_name(
+    project: Path, make_link: Callable[[str, Path], None]
 ) -> None:
     (project / ".env").write_text(SECRET)
-    (project / "notes.txt").symlink_to(".env")
+    make_link(".env" if make_link is os.symlink else str(project / ".env"), project / "notes.txt")
     with pytest.raises(ConfigError, match=r"notes\.txt.*usually holds secrets"):
         await attach(project / "notes.txt", project=project)
+    with pytest.raises(Unreadable, match="usually holds secrets"):
+        read_named(project / "notes.txt", 1000, project=project)
     assert SECRET in str(await attach(project / ".env", project=project))
+
+
+async def test_a_file_that_a_person_names_may_have_other_names(project: Path) -> None:
+    (project / "a.txt").write_text("text")
+    os.link(project / "a.txt", project / "b.txt")
+    assert (await attach(project / "b.txt", project=project)).text == "text"
 
 
 async def test_a_denied_agent_file_is_in_no_prompt_and_says_why(project: Path) -> None:

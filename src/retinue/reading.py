@@ -74,14 +74,16 @@ def read_own(path: str | Path, most: int) -> bytes:
 
 def read_named(path: str | Path, most: int, *, project: Path | None) -> bytes:
     """A whole file that a person named. One that is named as a file of the `project` has to be in there
-    really: a link that came with a repository must not pick another file than the one a person sees."""
+    really: a link that came with a repository must not pick another file than the one a person sees, nor may
+    a hard link to a file of secrets."""
     if project is not None:
+        folder = Folder(project, nothing_kept)
         whole = os.path.abspath(path)
         above, name = os.path.split(whole)
         if Path(whole).is_relative_to(os.path.abspath(project)):
-            return Folder(project).read(whole, most, named=True).data
+            return folder.read(whole, most, named=True).data
         if name and lies_in(above, project):  # by a link to the project, or to a folder of it
-            return Folder(project).read(os.path.join(real_path(above), name), most, named=True).data
+            return folder.read(os.path.join(real_path(above), name), most, named=True).data
     return read_own(path, most)
 
 
