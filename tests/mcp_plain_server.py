@@ -1,7 +1,7 @@
 """An MCP server of the older revisions in a few lines: JSON in each line, no library, so that it starts at once.
 
 `python mcp_plain_server.py [--log FILE] [--describe TEXT] [--many N] [--closed] [--toolless] [--mute]`.
-It can misbehave: `crash`, `hang`, `flood`, `huge`, `grow`.
+It can misbehave: `crash`, `hang`, `flood`, `huge`, `grow`, `raw`.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Server:
             tool("steps", text_schema("n", kind="integer"), **READS),
             tool("ask", text_schema("about"), **READS),
             tool("compose", text_schema("about"), **READS),
+            tool("raw", text_schema("shape"), **READS),
             *(
                 tool(name, text_schema(), **READS)
                 for name in ("crash", "hang", "flood", "huge", "grow", "pid")
@@ -103,7 +104,7 @@ class Server:
         if known is None:
             self.send({"id": number, "error": {"code": -32601, "message": f"no method {method}"}})
             return
-        self.current = params
+        self.current, self.number = params, number
         result = known(params)
         if result is not None:
             self.send({"id": number, "result": result})
@@ -203,6 +204,13 @@ class Server:
             if "method" not in message:
                 return message
             self.later.append(message)
+
+    def do_raw(self, given: dict[str, Any]) -> None:
+        """Answers with a line that is no answer, or nested too deeply for a reader of JSON."""
+        deep = '{"a":' * 5000 + "1" + "}" * 5000
+        line = given["shape"].replace("ID", json.dumps(self.number)).replace("DEEP", deep)
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
 
     def do_crash(self, given: dict[str, Any]) -> None:
         sys.stderr.write("out of cheese\n")

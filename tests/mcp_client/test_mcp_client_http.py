@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
+import pytest
 import uvicorn
 from mcp.server.mcpserver import Elicit, MCPServer, Resolve
 from mcp_types import ToolAnnotations
@@ -42,6 +43,14 @@ def made() -> MCPServer[Any]:
     def much() -> str:
         """Too much."""
         return "x" * 3_000_000
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
+    def deep() -> dict[str, Any]:
+        """What is nested more deeply than a reader of JSON takes it."""
+        found: dict[str, Any] = {}
+        for _ in range(230):
+            found = {"a": found}
+        return found
 
     return server
 
@@ -110,3 +119,17 @@ async def test_an_older_server_is_used_over_sse(world: World) -> None:
         world.add("shop", {"type": "sse", "url": url})
         found = await world.ask(call("mcp__shop__price", thing="lamp"))
     assert '"price": 4' in found[0].text or '"price":4' in found[0].text
+
+
+@pytest.mark.parametrize("sse", [False, True])
+async def test_an_answer_that_is_nested_too_deeply_is_told_at_once(world: World, sse: bool) -> None:
+    async with served([], sse=sse) as url:
+        world.add("shop", {"type": "sse" if sse else "http", "url": url})
+        found = await world.ask(
+            call("mcp__shop__deep"),
+            call("mcp__shop__price", thing="lamp"),
+            settings={"limits.tool_timeout": 5, "approvals.allow": ["mcp__shop__*"]},
+        )
+    assert found[0].is_error
+    assert "cannot be read" in found[0].text
+    assert '"price": 4' in found[1].text or '"price":4' in found[1].text

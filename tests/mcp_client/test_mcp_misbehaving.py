@@ -57,6 +57,37 @@ async def test_an_answer_of_fifty_megabytes_is_refused_with_its_limit(world: Wor
     assert "more than 2 MB in one message" in found[0].text
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        '{"jsonrpc": "2.0", "id": ID, "result": DEEP}',
+        '{"jsonrpc": "2.0", "result": {"content": [], "structuredContent": DEEP}, "id": ID}',
+        '{"jsonrpc": "2.0", "id": ID, "error": {"code": 1, "message": "no", "data": DEEP}}',
+        '{"jsonrpc": "2.0", "id": ID, "result": 7}',
+        '{"jsonrpc": "2.0", "id": ID, "result": {"content": [',
+    ],
+)
+async def test_an_answer_that_cannot_be_read_is_told_at_once(world: World, shape: str) -> None:
+    world.plain()
+    found = await world.ask(
+        call("mcp__plain__raw", shape=shape), call("mcp__plain__echo", text="on"), settings=SETTINGS
+    )
+    assert found[0].is_error
+    assert "what plain answered to raw cannot be read" in found[0].text
+    assert "echo: on" in found[1].text
+    assert world.starts() == 2, "once to be listed, and once for the run"
+
+
+async def test_lines_that_are_no_messages_cost_no_call(world: World) -> None:
+    world.plain()
+    ask = '{"jsonrpc": "2.0", "id": ID, "method": "elicitation/create", "params": DEEP}'
+    told = '{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "here"}]}}'
+    shape = f'a word of its own\n{ask}\n{{"result": {{"id": ID}}, "n": DEEP}}\n{told}'
+    found = await world.ask(call("mcp__plain__raw", shape=shape), settings=SETTINGS)
+    assert "here" in found[0].text
+    assert not found[0].is_error
+
+
 async def test_tools_that_come_and_go_while_a_run_works_are_seen_in_it(world: World) -> None:
     world.plain()
     found = await world.ask(

@@ -114,6 +114,9 @@ async def test_malformed_and_huge_messages_get_an_error_and_cost_nothing_else(tm
         host.write(b"this is no json", b'{"jsonrpc": "2.0"}', b"[" * 100_000, b"\xff\xfe", b"")
         for _ in range(4):
             assert (await host.read())["error"]["code"] == -32700
+        host.write(b'{"jsonrpc": "2.0", "id": 5, "method": "x", "params": ' + b"[" * 500 + b"]" * 500 + b"}")
+        refused = await host.read()
+        assert (refused["id"], refused["error"]["code"]) == (5, -32700), "the host knows which request it was"
         host.write(b'{"jsonrpc": "2.0", "id": 7, "method": "' + b"x" * 13_000_000 + b'"}')
         refused = await host.read()
         assert refused["error"]["code"] == -32600

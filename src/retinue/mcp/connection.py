@@ -38,6 +38,7 @@ from retinue.mcp.listing import (
 from retinue.mcp.login import Person, ServerLogin
 from retinue.mcp.sampling import asked_of_model
 from retinue.mcp.stdio import StdioTransport
+from retinue.mcp.unread import refusal
 from retinue.mcp.web import http_client
 from retinue.programs import path_outside
 from retinue.sandbox.commands.hide import harmless
@@ -107,6 +108,7 @@ class ServerConnection:
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
         self._pipe: StdioTransport | None = None
+        self._fault = ""
         self._login: ServerLogin | None = None
         self._calls: list[UnderWay] = []
         self._asking, self._fewer = 0, asyncio.Event()
@@ -118,7 +120,7 @@ class ServerConnection:
 
     @property
     def _ended(self) -> bool:
-        return self._pipe is not None and self._pipe.ended.is_set()
+        return bool(self._fault) or (self._pipe is not None and self._pipe.ended.is_set())
 
     async def open(self) -> None:
         """Start it, or reach it. Raises `ToolError` that says why that did not work."""
@@ -244,6 +246,10 @@ class ServerConnection:
     async def _heard(self, message: Any) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
             self.changed()
+        elif isinstance(message, ValueError) and self.server.transport == "sse":
+            # One stream carries all answers, and nobody says whose this one was.
+            self._fault = f"it sent what cannot be read: {refusal(None, message).error.message}"
+            self._stop.set()
 
     async def _elicit(
         self, context: Any, params: mcp_types.ElicitRequestParams
@@ -404,9 +410,10 @@ class ServerConnection:
             self._require_login()
             if error.code == mcp_types.CONNECTION_CLOSED or not self.alive:
                 raise self._gone() from None
-            raise ToolError(
-                self.masked(f"{self.server.name} answered with error {error.code}: {error.message[:2000]}")
-            ) from None
+            said = f"{self.server.name} answered with error {error.code}"
+            if error.code == mcp_types.PARSE_ERROR:
+                said = f"what {self.server.name} answered{f' to {tool}' * bool(tool)} cannot be read"
+            raise ToolError(self.masked(f"{said}: {error.message[:2000]}")) from None
         except (asyncio.CancelledError, ToolError):
             raise
         except Exception as error:
@@ -428,7 +435,7 @@ class ServerConnection:
         return text
 
     def _gone(self) -> ServerGone:
-        why = self._pipe.fault if self._pipe is not None else ""
+        why = self._pipe.fault if self._pipe is not None else self._fault
         words = self._pipe.last_words() if self._pipe is not None and not why else ""
         said = f". The last it wrote to stderr: {words}" if words else ""
         text = f"the MCP server {self.server.name} ended while it was used" + (f": {why}" if why else "")

@@ -21,6 +21,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from retinue.errors import ToolError
+from retinue.mcp.unread import refusal, request_id
 from retinue.programs import find_program
 from retinue.sandbox.commands.launch import Commands, Running
 
@@ -202,10 +203,13 @@ class StdioTransport:
 
 
 def _parsed(line: bytes) -> Incoming:
+    """A message. An answer that cannot be read is an error for the call that waits for it; what else cannot
+    be read is whatever a program prints."""
     try:
         return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
-        return error
+        number = request_id(line, answers=True)
+        return error if number is None else SessionMessage(refusal(number, error))
 
 
 def _beside(name: str, folder: Path) -> str | None:

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import anyio
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
-from pydantic import ValidationError
+from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
+from retinue.mcp.unread import refusal, request_id
 from retinue.mcp_server.hosted import HostedRuns
 
 log = logging.getLogger("retinue.mcp")
@@ -122,19 +122,16 @@ class _Serving:
         """A message, or None where it was refused."""
         if line.too_long:
             why = f"a message of more than {MOST_LINE:,} bytes: send less, name files by their paths"
-            await writer.write(_dumped(_refusal(INVALID_REQUEST, why)))
+            error = ErrorData(code=INVALID_REQUEST, message=why)
+            await writer.write(_dumped(JSONRPCError(jsonrpc="2.0", id=None, error=error)))
             return None
         if not line.data.strip():
             return None
         try:
             return SessionMessage(jsonrpc_message_adapter.validate_json(line.data, by_name=False))
-        except (ValidationError, ValueError, RecursionError):
-            await writer.write(_dumped(_refusal(PARSE_ERROR, "this line is no message of JSON-RPC 2.0")))
+        except ValueError as error:
+            await writer.write(_dumped(refusal(request_id(line.data, answers=False), error)))
             return None
-
-
-def _refusal(code: int, message: str) -> JSONRPCError:
-    return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=message))
 
 
 def _dumped(message: Any) -> bytes:
