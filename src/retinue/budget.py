@@ -328,7 +328,9 @@ class Budget:
             for places in budget.places:
                 taken = places.taken(budget.used, budget.held["children"])
                 if places.speaks_of(as_tool) and taken + count > places.most:
-                    raise Refused(_no_place(count, taken, places), not_run="limit")
+                    refusal = Refused(_no_place(count, taken, places), not_run="limit")
+                    refusal.too_many = taken < places.most
+                    raise refusal
             budget = budget.parent
 
     def places_left(self) -> int:

@@ -70,6 +70,8 @@ class ToolError(RetinueError):
     """
 
     children: int = 1
+    too_many: bool = False
+    """Fewer of them could have started: whoever asks for these stands in for as many."""
 
     def __init__(self, message: str, *, not_run: NotRun = "") -> None:
         super().__init__(message)

@@ -1,10 +1,10 @@
 """Children that a call was to start and did not: counted here for every way to delegate, and for code.
 
-What people or rules said no to is counted as that. What a mistake in the call kept from starting is missing
-until a call of a later reply stands in for it: for the same agent, by whichever way, also where its name was
-mistyped; by any other where the mistaken one named none that is there, or its way is one that this run does
-not hold; by the same tool where that makes an agent up. Called by `toolcall` before a result is logged;
-`standing` adds up what the log says.
+What people or rules said no to is counted as that. What a mistake in the call kept from starting, and what
+was too many at once, is missing until a call of a later reply stands in for it: for the same agent, by
+whichever way, also where its name was mistyped; by any other where the mistaken one named none that is there,
+or its way is one that this run does not hold; by the same tool where that makes an agent up. Called by
+`toolcall` before a result is logged; `standing` adds up what the log says.
 """
 
 from __future__ import annotations

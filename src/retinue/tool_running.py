@@ -125,6 +125,7 @@ def failure(error: ToolError) -> ToolResult:
         is_error=True,
         not_run=error.not_run,
         not_started=error.not_started,
+        wrong=error.not_started if error.too_many else 0,
     )
 
 

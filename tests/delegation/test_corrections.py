@@ -90,6 +90,26 @@ async def test_every_task_of_a_batch_that_cannot_be_read_is_missing() -> None:
     assert await missing([("parallel_tasks", {"tasks": "good"})]) == 1
 
 
+def batch(*names: str) -> tuple[str, dict[str, Any]]:
+    return "parallel_tasks", {"tasks": [{"agent_id": name, "prompt": "x"} for name in names]}
+
+
+async def test_a_smaller_batch_stands_in_for_as_many_of_one_that_was_too_large() -> None:
+    large = batch("good", "good", "good", "other", "other")
+    assert await missing([large]) == 5
+    assert await missing([large], [batch("good", "good", "other")]) == 2
+    assert await missing([large], [batch("good")], [batch("other", "good")]) == 2
+    assert await missing([large], [("good", {"prompt": "x"})] * 3 + [("other", {"prompt": "x"})] * 2) == 0
+    assert await missing([large, batch("good")]) == 5, "what is asked for beside it knew of no refusal"
+    again = [batch(*["good"] * 4)]
+    assert await missing([large], again, [batch("good")]) == 5, "four and two were wanted, and one came"
+
+
+async def test_nothing_stands_in_for_a_batch_for_which_there_was_no_room_at_all() -> None:
+    full, large = batch("good", "good", "good"), batch("good", "good")
+    assert await missing([full], [large], [("good", {"prompt": "x"})]) == 2
+
+
 async def in_code(engine: str, *snippets: str) -> tuple[str, int]:
     """How a run ends whose model runs these snippets."""
     names = ("good", "reviewer")
