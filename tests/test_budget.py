@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from retinue.budget import SHARED, Budget, Places, Slots
 from retinue.clock import Clock
-from retinue.engine.resume import _charge
+from retinue.engine.resume import charge
 from retinue.errors import BudgetExhausted, Refused
 from retinue.events import ChildEnded, ChildStarted
 from retinue.fold import apply
@@ -318,7 +318,7 @@ def test_what_shortened_a_report_is_charged_again_after_a_restart() -> None:
     apply(parent, ChildEnded(**envelope, **end, seq=2, usage=told, telling=words))
     budget = Budget(Limits(input_tokens=1000, output_tokens=1000, cost=1.0))
     tree: Any = SimpleNamespace(past={"c": child})
-    _charge(tree, budget, parent, Before())
+    charge(tree, budget, parent, Before())
     assert (budget.left("input_tokens"), budget.left("output_tokens")) == (870, 987)
     assert budget.left("cost") == pytest.approx(0.87)
 
