@@ -181,6 +181,88 @@ def test_words_under_a_star_neither_undo_a_rule_nor_run_or_write_beside_it(rule:
     assert verdicts == {**dict.fromkeys(allowed, "allow"), **dict.fromkeys(asks, "ask")}
 
 
+# By rule: what a wide rule of one's own means, and what runs or loads something else beside it.
+WIDE = {
+    "tox *": (["tox -e py311 -- -q", "tox run -p auto"], ["tox -x testenv.commands=x", "tox -qx a=b", "tox --override a=b", "tox exec -- x", "tox -c F"]),
+    "gcc *": (
+        ["gcc -Wall -O2 -o a a.c -lm", "gcc -fPIC -shared a.c", "gcc -Wl,-rpath,/usr/lib a.o", "gcc -Wl,--as-needed a.o", "gcc -fuse-ld=lld a.o", "gcc -I include -DX=1 a.c"],
+        ["gcc -fplugin=./x.so a.c", "gcc -wrapper x,y a.c", "gcc -B. a.c", "gcc -B x a.c", "gcc -specs=F a.c", "gcc --specs=F a.c", "gcc -Wl,-plugin,x a.c",
+         "gcc -Wl,--plugin=x a.c", "gcc -Xlinker -plugin -Xlinker x a.c", "gcc -fuse-ld=./x a.c", "gcc -Wa,@F a.c", "gcc --prefix=x a.c"],
+    ),
+    "x86_64-linux-gnu-g++-13 *": (["x86_64-linux-gnu-g++-13 -c a.cc"], ["x86_64-linux-gnu-g++-13 -fplugin=x a.cc", "x86_64-linux-gnu-g++-13 -B. a.cc"]),
+    "clang-17 *": (
+        ["clang-17 -O3 -emit-llvm -S a.c", "clang-17 -fsanitize=address a.c"],
+        ["clang-17 -Xclang -load -Xclang ./x.so a.c", "clang-17 -fpass-plugin=x a.c", "clang-17 -cc1 -load x a.c", "clang-17 --ld-path=x a.c", "clang-17 --config=F a.c"],
+    ),
+    "/usr/bin/cc *": (["/usr/bin/cc -c a.c"], ["/usr/bin/cc -fplugin=x a.c"]),
+    "ld *": (["ld -o a a.o -lc"], ["ld -plugin x a.o", "ld --plugin x a.o", "ld --plugin=x a.o"]),
+    "ld.lld *": (["ld.lld -o a a.o"], ["ld.lld --load-pass-plugin=x a.o", "ld.lld -mllvm -load=x a.o", "ld.lld --dtlto-distributor=x a.o"]),
+    "javac *": (
+        ["javac -d out -cp lib/a.jar A.java", "javac -Xlint:all A.java", "javac -proc:none A.java"],
+        ["javac -J-javaagent:x A.java", "javac -processor x A.java", "javac -processorpath x A.java", "javac --processor-path x A.java", "javac -Xplugin:x A.java"],
+    ),
+    "rustc *": (["rustc -O a.rs", "rustc -C opt-level=3 --edition 2021 a.rs"], ["rustc -C linker=x a.rs", "rustc -Clinker=x a.rs", "rustc --codegen=linker=x a.rs", "rustc -C link-arg=x a.rs", "rustc --target x.json a.rs"]),
+    "cargo build*": (["cargo build --release --target wasm32-unknown-unknown"], ["cargo build --target x.json", "cargo build --target=./x.json", "cargo build --config a=b"]),
+    "go *": (["go build ./...", "go vet ./..."], ["go build -toolexec x", "go vet -vettool=x", "go build -ldflags=x"]),
+    "cmake *": (
+        ["cmake -S . -B build", "cmake -B build -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTS=ON", "cmake --build build -j 4 --target all", "cmake -D BUILD_TESTS=OFF -G Ninja .."],
+        ["cmake -P F", "cmake -C F .", "cmake -DCMAKE_C_COMPILER=x .", "cmake -D CMAKE_C_COMPILER_LAUNCHER=x .", "cmake --toolchain x .", "cmake -E env x",
+         "cmake --build . -- SHELL=x", "cmake --build . -- -f F"],
+    ),
+    "ninja *": (["ninja -j4 all", "ninja -v"], ["ninja -f F", "ninja -C x", "ninja -vf F"]),
+    "gradle *": (["gradle test --info", "gradle build -x lint"], ["gradle -I F build", "gradle --init-script F build", "gradle -Dx=y build", "gradle -p x build"]),
+    "mvn *": (["mvn -q test", "mvn -B -ntp verify"], ["mvn -f F test", "mvn -Dexec.executable=x test", "mvn -s F test"]),
+    "bazel *": (["bazel test //..."], ["bazel test --run_under=x //...", "bazel --bazelrc=F test //..."]),
+    "just *": (["just test"], ["just -f F test", "just --shell x test", "just --set a b test"]),
+    "vim *": (["vim README.md", "vim +12 a.py", "vim -R a"], ["vim -c x a", "vim +x a", "vim --cmd x a", "vim -S F", "vim -u F a", "vim -es a"]),
+    "nvim *": (["nvim -R a"], ["nvim -c x", "nvim --headless +x a", "nvim -l F"]),
+    "emacs *": (["emacs -nw a", "emacs -Q a"], ["emacs --batch --eval x", "emacs -l F", "emacs -f x"]),
+    "gdb *": (["gdb ./a", "gdb --batch ./a"], ["gdb -ex x ./a", "gdb -x F ./a", "gdb --command=F ./a", "gdb -iex x ./a"]),
+    "pandoc *": (["pandoc -s a.md -o a.html", "pandoc --toc a.md"], ["pandoc --filter x a.md", "pandoc -F x a.md", "pandoc --lua-filter=F a.md", "pandoc --pdf-engine=x a.md"]),
+    "pdflatex *": (["pdflatex -interaction=nonstopmode a.tex"], ["pdflatex -shell-escape a.tex", "pdflatex --shell-escape a.tex", "pdflatex -enable-write18 a.tex"]),
+    "svn *": (["svn log -l 5", "svn diff"], ["svn diff --diff-cmd x", "svn --config-option=x log", "svn commit --editor-cmd x"]),
+    "hg *": (["hg log -l 5"], ["hg log --config a=b", "hg -R x log", "hg log --pager x"]),
+    "ssh *": (["ssh host uptime", "ssh -p 22 host"], ["ssh -o ProxyCommand=x host", "ssh -oProxyCommand=x host", "ssh -I x host", "ssh -F F host"]),
+    "git *": (["git fetch origin", "git clone https://example.org/x", "git init"], ["git clone --template=x y", "git init --template=x", "git hook run x", "git -c a=b log",
+        "git fetch --upload-pack=x", "git --exec-path=x log", "git for-each-repo x", "git bisect run x"]),
+    "vitest *": (["vitest run --coverage", "vitest --run src"], ["vitest --config x", "vitest -c x"]),
+    "webpack *": (["webpack --mode production"], ["webpack --config x", "webpack -c x"]),
+    "mocha *": (["mocha --grep x test/"], ["mocha -r x", "mocha --require x", "mocha --reporter x"]),
+    "deno test*": (["deno test src"], ["deno test -A", "deno test --allow-run", "deno test --allow-all"]),
+    "ansible-playbook *": (["ansible-playbook site.yml --check"], ["ansible-playbook -e x site.yml", "ansible-playbook -M x site.yml"]),
+    "perf *": (["perf list", "perf report"], ["perf record x", "perf stat x"]),
+    "hyperfine *": ([], ["hyperfine x", "hyperfine -w 3 'x'"]),
+    "hyperfine 'pytest -q'": (["hyperfine 'pytest -q'"], []),
+    "ccache gcc *": (["ccache gcc -c a.c"], ["ccache gcc -fplugin=x a.c", "ccache x"]),
+    "valgrind ./a*": (["valgrind ./a -x"], ["valgrind x"]),
+    "systemd-run *": ([], ["systemd-run x"]),
+    # programs that no table knows: by the names of their options
+    "mytool *": (
+        ["mytool run --verbose -j 4", "mytool --output=x a", "mytool --page 2", "mytool --no-plugins a", "mytool --ignore-scripts", "mytool --profile x"],
+        ["mytool --plugin x", "mytool --plugins=x", "mytool --exec x", "mytool --post-exec=x", "mytool --command x", "mytool --pre-cmd x", "mytool --config x", "mytool --config-file=x",
+         "mytool -config x", "mytool --loadPlugin x", "mytool --init-script=x", "mytool --pager x", "mytool --editor x", "mytool --shell x", "mytool --hook x", "mytool --require x",
+         "mytool --wrapper=x", "mytool --interpreter x", "mytool --plug x", "mytool --preproc x", "mytool -Xplugin:x", "mytool --rcfile x"],
+    ),
+    "uv run mytool*": (["uv run mytool -v"], ["uv run mytool --plugin x"]),
+    "./scripts/mine.sh*": (["./scripts/mine.sh --config x --exec y"], []),
+    "node_modules/.bin/mytool *": (["node_modules/.bin/mytool a"], ["node_modules/.bin/mytool --config x"]),
+    "python *": (["python tool.py --config x", "python -c x"], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", WIDE)
+def test_a_wide_rule_means_a_program_and_not_what_its_options_run(rule: str) -> None:
+    allowed, asks = WIDE[rule]
+    verdicts = {command: judge(command, allow=[f"bash({rule})"]) for command in (*allowed, *asks)}
+    assert verdicts == {**dict.fromkeys(allowed, "allow"), **dict.fromkeys(asks, "ask")}
+
+
+def test_a_wide_rule_may_name_such_an_option_itself() -> None:
+    assert judge("mytool --config a.toml x", allow=["bash(mytool --config a.toml*)"]) == "allow"
+    assert judge("gcc -fplugin=x a.c", allow=["bash(gcc -fplugin=x*)"]) == "allow"
+    assert judge("gcc -fplugin=x -fplugin=y a.c", allow=["bash(gcc -fplugin=x*)"]) == "ask"
+
+
 @pytest.mark.parametrize("command", ["sqlite3 -readonly x.db", "psql mine", "at now", "ed F", "patch F"])
 def test_a_program_that_reads_its_work_beside_a_file_asks_behind_a_pipe(command: str) -> None:
     name = command.partition(" ")[0]

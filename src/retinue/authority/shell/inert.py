@@ -117,11 +117,6 @@ def is_alias(words: Sequence[Word]) -> bool:
     return operands[at] not in _COMMANDS["git"] | _GIT_OTHERS and operands[at].isascii()
 
 
-_INTERPRETER = re.compile(
-    r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|Rscript|R|tclsh|julia)[\d.]*"
-)
-
-
 def sets_name(rest: Sequence[str]) -> bool:
     """Whether `printf` may be told to set a variable, whose name it evaluates: `-v` first, or behind what may
     come to nothing; or a first word that may be `-v` before one that would be evaluated."""
@@ -137,7 +132,7 @@ def sets_name(rest: Sequence[str]) -> bool:
 def is_interpreter(word: Word) -> bool:
     """Whether a program runs code of a language that is not the shell's."""
     name = known(word).rpartition("/")[2]
-    return _INTERPRETER.fullmatch(name) is not None or name in _AWKS or name in ("sed", "gsed")
+    return programs.INTERPRETER.fullmatch(name) is not None or name in _AWKS or name in ("sed", "gsed")
 
 
 def runs_unknown_code(simple: Simple) -> bool:
@@ -149,7 +144,7 @@ def runs_unknown_code(simple: Simple) -> bool:
             (at for at, each in enumerate(rest) if not each.startswith("-") and rest[at - 1] != "-v"), None
         )
         return code is not None and GAP in rest[code]
-    if not _INTERPRETER.fullmatch(name):
+    if not programs.INTERPRETER.fullmatch(name):
         return False
     if simple.given and not any(not each.startswith("-") for each in rest):
         return True
@@ -170,7 +165,7 @@ def reads_code(simple: Simple) -> bool:
     name = texts[0].rpartition("/")[2]
     if name in _NAMED_DATA or name in programs.LOOKED_THROUGH:
         return False
-    return not (_INTERPRETER.fullmatch(name) and any(not each.startswith("-") for each in texts[1:]))
+    return not (programs.INTERPRETER.fullmatch(name) and any(not each.startswith("-") for each in texts[1:]))
 
 
 _BRACKET = r"\[\^?(?:\[:\w+:\]|[^\[\]/|#,:@!%\\\n])+\]"  # whether a delimiter in it counts, readers differ

@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from retinue.authority.shell import databases, narrowed
-from retinue.authority.shell.options import options_of
+from retinue.authority.shell import compilers, databases, narrowed, scripts
+from retinue.authority.shell.option_names import runs_by_name
+from retinue.authority.shell.options import options_of, usual
 from retinue.authority.shell.plain import names
 
 EVALUATES = names("""
@@ -50,9 +51,13 @@ LOOKED_THROUGH = names("""
 """Programs and words before a command: to deny that one, whatever follows them may be it."""
 
 WRAPPERS = names("""
-    builtin busybox chroot chrt command coproc doas env exec flock ionice ltrace nice nohup nsenter parallel
-    runuser script setarch setpriv setsid stdbuf strace su sudo taskset time timeout toybox unshare watch
-    xargs
+    bear builtin busybox bwrap caffeinate ccache cgexec choom chpst chronic chroot chrt command concurrently
+    coproc cpulimit dbus-launch dbus-run-session distcc doas dumb-init eatmydata entr env exec fakeroot
+    faketime firejail flock genv gnice gnohup gosu gstdbuf gtime gtimeout gxargs hyperfine ifne ionice
+    linux32 linux64 ltrace nice nohup nsenter numactl parallel pkexec prlimit proxychains proxychains4
+    rlwrap run0 runuser scan-build sccache screen script sem setarch setpriv setsid setuidgid sg softlimit
+    ssh-agent stdbuf strace su su-exec sudo systemd-inhibit systemd-run taskset time timeout tini tmux
+    torsocks toybox tsocks unbuffer unshare valgrind watch watchexec xargs xterm xvfb-run
     """)
 """Programs whose only work is to run another one: a rule must name that one too."""
 
@@ -68,8 +73,8 @@ _MOVES_WITH = READERS | _MOVES | {"find", "rg", "sed", "sort"}
 
 
 _GIT_RUNS = names("""
-    bisect citool config credential daemon difftool fast-import filter-branch gui help instaweb mergetool
-    remote-ext send-email submodule web--browse
+    bisect citool config credential cvsserver daemon difftool fast-import filter-branch for-each-repo gui help
+    hook instaweb maintenance mergetool p4 remote-ext send-email shell submodule svn web--browse
     """)
 _GIT_SHORT = {"archive": "o", "clone": "cu", "format-patch": "o", "grep": "O", "rebase": "x"}
 _GIT_GLOBALS = frozenset(("--no-pager", "-P", "--version", "--no-optional-locks", "--literal-pathspecs"))
@@ -82,18 +87,41 @@ def runs_or_writes(words: Sequence[str], free: Sequence[bool]) -> str:
 
     Only words that are `free` are looked at: a rule that names such an option itself means it.
     """
-    name = words[0].rpartition("/")[2]
-    own = _OWN.get(name)
+    folder, _, name = words[0].rpartition("/")
+    own = _OWN.get(name) or _OWN.get(usual(name))
     if own is not None and (found := own(words, free)):
         return found
     if name not in READERS | _NAMES_WITH_AT and (found := _options_file(words, free)):
         return found
     if found := narrowed.undone(name, words, free):
         return found
-    options = options_of(name)
-    if options is None:
-        return ""
-    return next((word for word, open_ in zip(words, free, strict=True) if open_ and options.has(word)), "")
+    options, commands = options_of(name), _RUN_WORDS.get(name, frozenset[str]())
+    by_name = not (name in _TOLD | READERS or INTERPRETER.fullmatch(name) or _is_script(folder))
+    for word, open_ in zip(words[1:], free[1:], strict=True):
+        known = word in commands or (options is not None and options.has(word))
+        if open_ and (known or (by_name and runs_by_name(word))):
+            return word
+    return ""
+
+
+_RUN_WORDS = {
+    "gh": names("alias extension"),
+    "ip": names("exec"),
+    "perf": names("ftrace kmem kwork lock mem record sched stat trace"),
+    "tox": names("exec e"),
+}
+"""Commands of programs that run the words behind them, or keep them to be run."""
+_TOLD = names("curl find gfind git gmake gsed gsort java make printf rg sed sort wget") | SHELLS
+"""Programs of which the tables hold every option that counts, or to which a star gives any code."""
+INTERPRETER = re.compile(
+    r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|Rscript|R|tclsh|julia)[\d.]*"
+)
+"""Programs that run code of a language. Their options and those of the code are not told apart by a name."""
+
+
+def _is_script(folder: str) -> bool:
+    """Whether a program of this folder is somebody's own: its options are for whoever allows it to know."""
+    return bool(folder) and folder.rpartition("/")[2] not in ("bin", "sbin", ".bin")
 
 
 def _git(words: Sequence[str], free: Sequence[bool]) -> str:
@@ -113,58 +141,6 @@ def _git(words: Sequence[str], free: Sequence[bool]) -> str:
         if open_ and (runs or any(each in cluster for each in letters)):
             return word
     return narrowed.git(words[at:], free[at:])
-
-
-_ADDRESS = r"(?:\d+|\$|/(?:[^/\\\[\n]|\\[^\n]|\[[^\]/|#,:@!\\\n]+\])*/I?)"
-_S_PART = r"(?:(?!\1)[^\\\[\n]|\\[^\n]|\[[^\]/|#,:@!\\\n]+\])*"
-_S = rf"s([/|#,:@!]){_S_PART}\1{_S_PART}\1[gpIi0-9]*"
-_SED = re.compile(rf"\s*(?:{_ADDRESS}(?:,(?:{_ADDRESS}|[+~]\d+))?\s*!?\s*)?(?:[pdPDGHhgxNnl=]|q\d*|{_S})\s*")
-"""One command of a sed script that prints, deletes or replaces."""
-
-
-def _sed(words: Sequence[str], free: Sequence[bool]) -> str:
-    """Only scripts that print, delete and replace: others write files (`w`) or run programs (`e`)."""
-    scripts: list[int] = []
-    at = 1
-    while at < len(words):
-        word = words[at]
-        if word == "-e":
-            scripts.append(at + 1)
-            at += 1
-        elif word.startswith("-") and word != "-":
-            if free[at] and not re.fullmatch(r"-[nErsuz]+|--quiet|--silent|--regexp-extended|--debug", word):
-                return word
-        elif not scripts:
-            scripts.append(at)
-        at += 1
-    for at in scripts:
-        if at >= len(words) or (free[at] and not _tame_sed(words[at])):
-            return words[min(at, len(words) - 1)]
-    return ""
-
-
-def _tame_sed(script: str) -> bool:
-    at = 0
-    while match := _SED.match(script, at):
-        at = match.end()
-        if at == len(script):
-            return True
-        if script[at] not in ";\n":
-            return False
-        at += 1
-    return False
-
-
-def _awk(words: Sequence[str], free: Sequence[bool]) -> str:
-    """Programs without pipes, files, `system` and what calls by name."""
-    for at, word in enumerate(words):
-        if at == 0 or not free[at]:
-            continue
-        if word.startswith("-") and not re.match(r"-[Fv]", word):
-            return word
-        if re.search(r"[|>@]|system|getline", word):
-            return word
-    return ""
 
 
 def _second_file(words: Sequence[str], free: Sequence[bool]) -> str:
@@ -266,18 +242,23 @@ _OWN: dict[str, Callable[[Sequence[str], Sequence[bool]], str]] = {
     "less": _less,
     "more": _less,
     "zless": _less,
-    "gsed": _sed,
+    "gsed": scripts.sed,
     "gtar": _tar,
     "json.tool": _second_file,
+    "cargo": compilers.cargo,
+    "cc": compilers.of_c,
+    "cmake": compilers.cmake,
+    "rustc": compilers.rustc,
+    "vim": compilers.editor,
     "make": _make,
     "printf": _printf,
     "pytest": _pytest,
-    "sed": _sed,
+    "sed": scripts.sed,
     "sqlite3": databases.sqlite,
     "tar": _tar,
     "uniq": _second_file,
     "xxd": _second_file,
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), scripts.awk),
     **dict.fromkeys(("mariadb", "mysql", "psql"), databases.client),
 }
 
