@@ -81,7 +81,7 @@ async def test_what_is_at_work_is_not_named_and_a_name_has_a_length(db: str) -> 
     gate = asyncio.Event()
     async with _open(db, Step(text="one", gate=gate)) as retinue:
         run_id = await retinue.start("root", "first")
-        with pytest.raises(ConfigError, match="at work"):
+        with pytest.raises(ConfigError, match="has not ended"):
             await retinue.rename(run_id, "parrots")
         gate.set()
         await retinue.wait(run_id)

@@ -26,10 +26,9 @@ from retinue.engine.preview import UNSEEN
 from retinue.engine.tree import RunTree
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import Refused, ToolError
-from retinue.events import CopyLeft, next_event
+from retinue.events import AnyEvent, CopyLeft, next_event
 from retinue.git import GitFailed
 from retinue.run import Closing, CopyWork, Run
-from retinue.store.base import Store
 from retinue.threads import to_its_end, undisturbed
 from retinue.tools.base import Admit, Preview, ShownCall, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
@@ -233,8 +232,9 @@ class Isolation:
         except MergeConflict as error:
             return ToolResult(text=str(error), is_error=True, merge_of=child_id, unmerged=0 if before else 1)
         config = self._config
-        told = await tell_left(config.store, self._tree.root_id, child_id, done.work)
-        for event in told:
+        log = await config.store.events(self._tree.root_id, run_id=child_id)
+        for event in left_since(log, done.work):
+            await config.store.append([event])
             config.publish(event)
         failed = done.result.is_error
         unmerged = int(failed) - int(before)
@@ -268,14 +268,13 @@ class Isolation:
         return merged(worktrees, copy, settings, rest=rest, check=check, withheld=withheld)
 
 
-async def tell_left(store: Store, root_id: str, run_id: str, work: CopyWork) -> list[CopyLeft]:
-    """Write down what is in the copy of a run that has ended, where that is another than its log says.
+def left_since(log: Sequence[AnyEvent], work: CopyWork) -> list[CopyLeft]:
+    """What is in the copy of a run, as the next event of its log, where that is another than the log says.
 
-    Called by whoever merges or throws away, while nobody else works on that run.
+    Nothing for a run without a log: it was deleted since.
     """
-    log = await store.events(root_id, run_id=run_id)
     if not log:
-        return []  # deleted since
+        return []
     said = next((e for e in reversed(log) if isinstance(e, CopyLeft)), None)
     now_left, was_left = (
         bool(work.files or work.left_out),
@@ -284,9 +283,7 @@ async def tell_left(store: Store, root_id: str, run_id: str, work: CopyWork) -> 
     same = said is not None and (said.files, said.left_out) == (work.files, work.left_out)
     if same or not (now_left or was_left):
         return []
-    event = next_event(log[-1], CopyLeft, **asdict(work), more=int(now_left) - int(was_left))
-    await store.append([event])
-    return [event]
+    return [next_event(log[-1], CopyLeft, **asdict(work), more=int(now_left) - int(was_left))]
 
 
 class MergeConflict(ToolError):

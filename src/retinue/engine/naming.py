@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
+from retinue.engine.at_rest import at_rest
 from retinue.engine.shown import ShownRuns
-from retinue.errors import ConfigError, Fenced, RunError
-from retinue.events import LiveEvent, RunRenamed, next_event
-from retinue.standing import OPEN
+from retinue.errors import ConfigError
+from retinue.events import LiveEvent, RunRenamed
 from retinue.store.base import Store
 
 MOST_LABEL = 200
@@ -31,20 +31,7 @@ async def rename(
     label = " ".join(label.split())
     if len(label) > MOST_LABEL:
         raise ConfigError(f"a name has at most {MOST_LABEL} characters, this one {len(label)}")
-    row = await shown.run(run_id)
-    if row is None:
-        raise RunError(f"there is no run {run_id}", run_id=run_id)
-    if row.parent_id is not None:
-        raise ConfigError(f"{run_id} is part of {row.root_id}", fix=f"name {row.root_id}")
-    if row.outcome in OPEN:
-        raise ConfigError(f"{run_id} is at work ({row.outcome})", fix="name it when it has ended")
+    fix = "name it when it has ended"
+    _, log = await at_rest(store, shown, run_id, publish=publish, doing="name", fix=fix)
     async with taking_up(run_id):  # meanwhile nobody here goes on with it
-        last = (await store.tail(run_id, run_id=run_id, limit=1))[-1]
-        event = next_event(last, RunRenamed, label=label)
-        try:
-            await store.append([event])
-        except Fenced:
-            raise RunError(
-                f"{run_id} was taken up just then: name it when it has ended", run_id=run_id
-            ) from None
-    publish(event)
+        await log.write(RunRenamed, label=label)

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import msgspec
 
-from retinue.engine.isolation import MERGE, MergeDone, merged, tell_left
+from retinue.engine.at_rest import AtRest, at_rest
+from retinue.engine.isolation import MERGE, MergeDone, left_since, merged
 from retinue.engine.recorder import MOST_AFTER, KeptBytes, kept_bytes, not_kept
 from retinue.engine.shadows import Shadows
 from retinue.engine.shown import ShownRuns
 from retinue.engine.undo import ChangeSet, Content, Undone, change_set, content_of, undo
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
-from retinue.errors import ConfigError, Fenced, RunError, ToolError
-from retinue.events import AnyEvent, ChangesUndone, CopyLeft, FilesChanged, LiveEvent, RunStarted, next_event
+from retinue.errors import ConfigError, RunError, ToolError
+from retinue.events import AnyEvent, ChangesUndone, CopyLeft, FilesChanged, LiveEvent, RunStarted
 from retinue.run import CopyWork
 from retinue.settings import UndoSettings
 from retinue.shadow import WORKTREE, Shadow, forget_in, waits
@@ -82,6 +83,9 @@ class WorkflowChanges:
             raise RunError(f"there is no run {run_id}", run_id=run_id)
         return row
 
+    async def _at_rest(self, run_id: str, doing: str, fix: str) -> tuple[RunRow, AtRest]:
+        return await at_rest(self._store, self._shown, run_id, publish=self._publish, doing=doing, fix=fix)
+
     async def _found(self, row: RunRow, *, at_work: bool) -> tuple[ChangeSet, Content, Shadow | None]:
         events = await self._store.events(row.root_id)
         # What a command changes that is at work is known when it has ended.
@@ -95,11 +99,7 @@ class WorkflowChanges:
         self, run_id: str, *, rest: bool = False, dry_run: bool = False, by: str = "person"
     ) -> Undone:
         """Take back what a whole workflow changed. With `rest`, all but what is not as it left it."""
-        row = await self._row(run_id)
-        if row.parent_id is not None:
-            raise ConfigError(f"{run_id} is part of {row.root_id}", fix=f"undo {row.root_id}")
-        if row.outcome in OPEN:
-            raise ConfigError(f"{run_id} has not ended ({row.outcome})", fix="cancel it first")
+        row, log = await self._at_rest(run_id, "undo", "cancel it first")
         async with self._taking_up(run_id):  # meanwhile nobody here goes on with it
             found, content, shadow = await self._found(row, at_work=False)
             if found.project is not None and not found.project.is_dir():
@@ -114,7 +114,12 @@ class WorkflowChanges:
                     await to_its_end(lambda: done.append(undo(found, content, rest=rest)))
                 finally:
                     if done and done[0].paths:
-                        await self._note(run_id, done[0], by)
+                        await log.write(
+                            ChangesUndone,
+                            paths=(*done[0].paths, *done[0].already),
+                            left=tuple(f"{path}: {why}" for path, why in done[0].refused),
+                            by=by,
+                        )
                 if shadow is not None and not done[0].refused:
                     for call in found.unfinished:
                         await to_its_end(shadow.end, *call)
@@ -172,6 +177,8 @@ class WorkflowChanges:
         for.
         """
         root, copy = await self._copy(run_id, worktrees)
+        said = await self._store.events(root.run_id, run_id=run_id)  # of the child, before the look
+        _, log = await self._at_rest(root.run_id, "merge", "cancel it first, or wait")
         async with self._taking_up(root.run_id):
             plan = await to_its_end(worktrees.plan, copy, self._settings)
             changes: tuple[FileChange, ...] = ()
@@ -190,14 +197,14 @@ class WorkflowChanges:
                     done.append(merged(worktrees, copy, self._settings, rest=rest, check=check, spelt=spelt))
                     worktrees.clear_above(copy, self._settings)
 
-                await self._write(root.run_id, changes)
+                await _write(log, changes)
                 try:
                     await to_its_end(work)
                 finally:
                     made = done[0].result.files if done else ()
                     lost = [each for each in changes if each.path not in made]
-                    await self._write(root.run_id, lost, void=True)
-                await self._tell_left(root.run_id, run_id, done[0].work)
+                    await _write(log, lost, void=True)
+                await self._tell_left(said, done[0].work)
                 return done[0]
 
             return await undisturbed(merge())
@@ -302,6 +309,7 @@ class WorkflowChanges:
             raise ConfigError(
                 f"{run_id} has no copy of the project", fix="'retinue runs worktrees' lists them"
             )
+        said = await self._store.events(copy.root_id, run_id=run_id)
         root = await self._shown.run(copy.root_id)
         if root is not None and root.outcome in OPEN:
             raise ConfigError(
@@ -316,16 +324,16 @@ class WorkflowChanges:
                     f"copies were made of the copy of {run_id}, and are not merged: {names}",
                     fix="merge or discard those first",
                 )
-            await undisturbed(self._discard(copy, worktrees))
+            await undisturbed(self._discard(copy, worktrees, said))
 
-    async def _discard(self, copy: Copy, worktrees: Worktrees) -> None:
+    async def _discard(self, copy: Copy, worktrees: Worktrees, said: Sequence[AnyEvent]) -> None:
         await to_its_end(worktrees.remove, copy, self._settings)
-        await self._tell_left(copy.root_id, copy.run_id, CopyWork(branch=copy.branch))
+        await self._tell_left(said, CopyWork(branch=copy.branch))
         await to_its_end(worktrees.clear_above, copy, self._settings)
 
-    async def _tell_left(self, root_id: str, run_id: str, work: CopyWork) -> None:
-        for event in await tell_left(self._store, root_id, run_id, work):
-            self._publish(event)
+    async def _tell_left(self, said: Sequence[AnyEvent], work: CopyWork) -> None:
+        for event in left_since(said, work):
+            await AtRest(self._store, said[-1], publish=self._publish).append(event)
 
     async def _with_bytes(self, root_id: str, copy: Copy, plan: MergePlan) -> tuple[FileChange, ...]:
         """What a person's merge changes, once the bytes that it replaces are kept."""
@@ -341,33 +349,6 @@ class WorkflowChanges:
             changes.append(FileChange(path=change.path, before=before, after=change.before))
         return tuple(changes)
 
-    async def _write(self, root_id: str, changes: Sequence[FileChange], *, void: bool = False) -> None:
-        """Write changes of a merge to the log, or that they were not made."""
-        if not changes:
-            return
-        last = (await self._store.tail(root_id, run_id=root_id, limit=1))[-1]
-        event = next_event(last, FilesChanged, call_id=MERGE, changes=tuple(changes), exact=True, void=void)
-        await self._store.append([event])
-        self._publish(event)
-
-    async def _note(self, run_id: str, done: Undone, by: str) -> None:
-        last = (await self._store.tail(run_id, run_id=run_id, limit=1))[-1]
-        event = next_event(
-            last,
-            ChangesUndone,
-            paths=(*done.paths, *done.already),
-            left=tuple(f"{path}: {why}" for path, why in done.refused),
-            by=by,
-        )
-        try:
-            await self._store.append([event])
-        except Fenced:
-            raise RunError(
-                f"{run_id} was taken up just when its changes were taken back: look at 'retinue runs diff'",
-                run_id=run_id,
-            ) from None
-        self._publish(event)
-
     async def _shadow(self, events: Sequence[AnyEvent]) -> Shadow | None:
         began = events[0] if events else None
         if not isinstance(began, RunStarted) or not began.cwd:
@@ -376,6 +357,12 @@ class WorkflowChanges:
 
     def _known_shadow(self, project: Path) -> Shadow | None:
         return self._shadows.of(project, self._settings, make=False) if project.is_dir() else None
+
+
+async def _write(log: AtRest, changes: Sequence[FileChange], *, void: bool = False) -> None:
+    """Write changes of a merge to the log, or that they were not made."""
+    if changes:
+        await log.write(FilesChanged, call_id=MERGE, changes=tuple(changes), exact=True, void=void)
 
 
 def _unmerged(copy: Copy, plan: MergePlan, worktrees: Worktrees) -> UnmergedCopy:
