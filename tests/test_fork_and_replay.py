@@ -261,7 +261,9 @@ def test_a_value_given_to_a_secret_name_is_blanked(text: str, kept: str) -> None
     assert scrubber()(text) == kept
 
 
-@pytest.mark.parametrize("secret", ['p"w-quote', "p\\\\w-backslash", "pässw-umlaut", "plain-value"])
+@pytest.mark.parametrize(
+    "secret", ['p"w-quote', "p\\\\w-backslash", "pässw-umlaut", "plain-value", 'pä"ß-both']
+)
 def test_a_known_value_is_blanked_as_it_is_and_as_it_stands_in_json(secret: str) -> None:
     clean = scrubber([secret])
     for form in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
