@@ -15,10 +15,12 @@ import sys
 import time
 import types
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 import pytest
+from pydantic import Field
+from typing_extensions import TypedDict
 
 import retinue.delegate
 import retinue.engine
@@ -47,7 +49,7 @@ from retinue.store.base import KeptFile
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import ToolContext, ToolResult, tool
 from retinue.tools.sheets import Workbook
-from retinue.types import AgentSpec, FileState, Report
+from retinue.types import AgentSpec, FileState, Report, type_problems
 from retinue.workspace import Files
 from trees import Stage, agent, reply
 
@@ -476,3 +478,16 @@ def test_no_workflow_is_forked_at_an_event_that_it_does_not_have(events: int) ->
     assert beginning(log, events, goes_on=False) == log
     with pytest.raises(ConfigError, match="no event 5"):
         beginning(log, 5, goes_on=False)
+
+
+class Stay(TypedDict):
+    nights: Annotated[int, Field(gt=0)]
+    guests: list[str]
+
+
+def test_a_type_says_of_each_part_what_it_has_against_it() -> None:
+    assert type_problems({"nights": 1, "guests": ["Ada"]}, Stay) == []
+    said = type_problems({"nights": 0, "guests": ["Ada", 1]}, Stay)
+    assert [problem.partition(": ")[0] for problem in said] == ["nights", "guests.1"]
+    (whole,) = type_problems("a week", Stay)
+    assert whole.startswith("the whole: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -118,6 +119,34 @@ async def test_of_several_in_the_background_the_one_of_that_agent_is_meant_or_th
         json.dumps({"operation": "check", "child_id": first}) + " (clerk)",
         json.dumps({"operation": "check", "child_id": second}) + " (reader)",
     ]
+
+
+async def test_one_that_works_is_meant_before_those_that_have_ended() -> None:
+    gate = asyncio.Event()
+
+    async def clerk(request: ModelRequest) -> str:
+        if "slow" in str(request.messages):
+            await gate.wait()
+        return "42"
+
+    def starts(prompt: str) -> Any:
+        return [("background", {"agent_id": "clerk", "prompt": prompt})]
+
+    def first_of(request: ModelRequest) -> Any:
+        child_id = json.loads(results(request)[0].text)["child_id"]
+        return [("background", {"operation": "wait", "child_id": child_id})]
+
+    def over(request: ModelRequest) -> str:
+        gate.set()
+        return "done"
+
+    check = [("background", {"operation": "check"})]
+    stage = stage_of(plays(starts("quick"), first_of, starts("slow"), check, over), CLERK)
+    stage.model.parts = {**stage.model.parts, "clerk": clerk}
+    await stage.run()
+    *_, started, checked = results_of(stage)
+    (row,) = json.loads(checked)["children"]
+    assert row["child_id"] == json.loads(started)["child_id"]
 
 
 @pytest.mark.parametrize("operation", ["check", "wait", "message", "cancel"])
