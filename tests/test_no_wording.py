@@ -18,8 +18,6 @@ READS_OTHERS = ("sandbox", "skills")
 SHOWS = {
     # what is attached must not end its own frame
     "attachments.py: re.sub",
-    # what is shown beside a source already is not shown again; both are the same list
-    "view/answer.py: problem.startswith",
     # a digest of a digest: either may be a model's own words, so no event has them in parts
     "digest.py: bare.startswith: you were told: ",
     "digest.py: bare.startswith: you said: ",

@@ -6,6 +6,7 @@ from html import unescape
 
 import pytest
 
+from retinue import Retinue
 from retinue.events import (
     AnyEvent,
     CallCut,
@@ -19,8 +20,9 @@ from retinue.events import (
 )
 from retinue.server.transcript import parts
 from retinue.story import Story
-from retinue.types import AgentSpec, Claim, ClaimDifference, Report, Source, Usage
-from retinue.view.answer import problem_lines
+from retinue.testing import ScriptedModel
+from retinue.types import AgentSpec, Claim, ClaimDifference, Report, Usage
+from retinue.view.answer import problem_lines, summary
 from retinue.view.live import PlainView
 from retinue.view.page import page
 from retinue.view.transcript import Transcript, event_line
@@ -122,9 +124,14 @@ async def test_a_run_that_is_watched_is_told_of_in_the_same_words(
         assert said in told
 
 
-def test_a_problem_of_one_file_is_not_hidden_by_a_source_whose_name_begins_like_it() -> None:
-    lost = Source(path="a.py", lines=(3, 3), verified=False, note="this file was never read")
-    problems = ("a.py:3: this file was never read", "a.py.bak:7: this file was never read")
-    report = Report(run_id="r", status="completed", text="x", agent="a", sources=(lost,), problems=problems)
+async def test_what_stands_beside_a_source_is_not_told_again_and_everything_else_is() -> None:
+    """By a field of the report: the words of both may differ."""
+    cites = "It is in a.py:3 and at https://docs.example.org/x, and “nobody wrote these seven words here”."
+    async with Retinue(model=ScriptedModel([cites]), project=False) as retinue:
+        report = await retinue.run(AgentSpec(name="a", description="d", prompt="p"), "where?")
+    assert len(report.problems) == 3
     told = "\n".join(text for line in problem_lines(report, 200) for text, _ in line)
-    assert told == "✗ a.py.bak:7: this file was never read"
+    assert told.startswith("✗ “nobody wrote")
+    assert "never" not in told
+    shown = "\n".join("".join(text for text, _ in line) for line in summary(report))
+    assert shown.count("never read") == shown.count("never fetched") == 1

@@ -171,6 +171,7 @@ def report_of(run: Run, ending: Ending, checked: Checked, at_work: int) -> Repor
         duration_ms=_duration(run),
         sources=context.all_sources(run, checked),
         problems=context.all_problems(state, checked),
+        problems_of_sources=checked.of_sources,
         claims=checked.claims.claims,
         uncited=len(checked.claims.uncited),
         uncited_at=checked.claims.uncited_at[:MOST_PLACES],

@@ -24,6 +24,7 @@ from retinue.web.urls import key
 ProblemKind = Literal[
     "never_fetched", "never_read", "line_not_read", "line_beyond_end", "quotation_not_found", "contradicted"
 ]
+_OF_SOURCES: tuple[ProblemKind, ...] = ("never_fetched", "never_read", "line_not_read", "line_beyond_end")
 Texts = Callable[[Source], str | None] | Mapping[str, str]
 """The whole text of a source, or None if it is gone. A mapping has URLs and paths as its keys."""
 
@@ -31,8 +32,6 @@ Texts = Callable[[Source], str | None] | Mapping[str, str]
 log = logging.getLogger("retinue")
 _CODE = re.compile(r"`[^`\n]*`")
 _URL = re.compile(r"https?://[^\s<>\"`\[\]{}|\\^“”«»。，、；：）」]+", re.IGNORECASE)
-
-_NEVER_FETCHED = "cited but never fetched"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,13 +48,6 @@ class SourceProblem:
         return f"{self.cited}: {self.note}"
 
 
-def told_by(source: Source) -> str:
-    """What a report says of a citation whose source is not verified: who is shown the source knows it."""
-    if source.url:
-        return f"{source.url}: {_NEVER_FETCHED}"
-    return f"{shown(source.path or '', *(source.lines or (0, 0)))}: {source.note}"
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
     """`text_sources` are the sources that the text cites, in its order; those never seen are unverified."""
@@ -63,6 +55,11 @@ class Checked:
     text_sources: tuple[Source, ...]
     problems: tuple[SourceProblem, ...]
     claims: Claims = NO_CLAIMS
+
+    @property
+    def of_sources(self) -> int:
+        """How many of the problems, the first, are that a cited source is not verified."""
+        return sum(problem.kind in _OF_SOURCES for problem in self.problems)
 
 
 def check(
@@ -218,7 +215,7 @@ def _check_urls(
             cited.append(Source(url=url, verified=False, listed=True, note="asked for, and not read"))
         else:
             cited.append(Source(url=url, verified=False, note="never fetched"))
-            problems.append(SourceProblem(kind="never_fetched", cited=url, note=_NEVER_FETCHED))
+            problems.append(SourceProblem(kind="never_fetched", cited=url, note="cited but never fetched"))
 
 
 # ---- cited lines of files

@@ -303,3 +303,37 @@ def test_the_page_tells_of_guards_other_models_and_calls_that_were_cut(open_page
         ["a model call was cut off after it had begun", "What it cost is not known."],
         ["the output guard polite sends the answer back", "no greeting"],
     ]
+
+
+BUBBLE = """async (events) => {
+  const { Workflow } = await import("/js/fold.js");
+  const { question } = await import("/js/views/chat-words.js");
+  const flow = new Workflow(events[0].root_id);
+  for (const event of events) flow.apply(event);
+  const bubble = question(flow.turns.at(-1));
+  const written = [...bubble.childNodes].filter((one) => one.nodeType === Node.TEXT_NODE);
+  return [written.map((one) => one.data).join(""), [...bubble.querySelectorAll(".chip .cut")].map((one) => one.textContent)];
+}"""
+
+
+def test_what_is_attached_to_a_follow_up_is_known_by_its_event_and_not_by_what_the_person_wrote(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    provider.play = scenes.says("Short.")
+    page = open_page()
+    run_id: str = server.api("POST", "runs", {"prompt": "Say it."})["run_id"]
+    page.goto(f"{server.url}/#/run/{run_id}")
+    expect(page.locator(".run-head .badge")).to_have_text("completed")
+    events, _ = tells(server, run_id)
+    framed = '<attachment name="{}" kind="text">\ninside\n</attachment>'
+    text = f"🔑 {framed.format('own')} is what I wrote"
+    said = {
+        **{name: events[-1][name] for name in ("run_id", "root_id", "parent_id", "depth", "at", "v")},
+        "type": "message_received",
+        "seq": events[-1]["seq"] + 1,
+        "pos": events[-1]["pos"] + 1,
+        "text": text,
+    }
+    assert page.evaluate(BUBBLE, [*events, said]) == [text, []]
+    said["rendered"] = f"{text}\n\n{framed.format('notes.txt')}"
+    assert page.evaluate(BUBBLE, [*events, said]) == [text, ["notes.txt"]]

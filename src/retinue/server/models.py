@@ -221,6 +221,7 @@ class ReportOut(Shown):
     duration_ms: int
     sources: list[SourceOut]
     problems: list[str] = Field(description="what is wrong with citations, or missing knowledge")
+    problems_of_sources: int = Field(description="how many of them, the first, are of sources not verified")
     claims: list[ClaimOut] = Field(description="cited sentences, each held against its source")
     uncited: int = Field(description="sentences that state something and cite nothing")
     uncited_at: list[tuple[int, int]] = Field(description="where they stand in the text")

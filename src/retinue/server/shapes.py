@@ -75,6 +75,7 @@ async def report(one: Report) -> ReportOut:
         duration_ms=one.duration_ms,
         sources=[_source(each) for each in one.sources],
         problems=list(one.problems),
+        problems_of_sources=one.problems_of_sources,
         claims=[ClaimOut(**msgspec.to_builtins(each)) for each in one.claims],
         uncited=one.uncited,
         uncited_at=list(one.uncited_at),

@@ -129,6 +129,8 @@ class Report(Struct, Generic[Output], frozen=True, kw_only=True, dict=True):
     duration_ms: int = 0
     sources: tuple[Source, ...] = ()
     problems: tuple[str, ...] = ()
+    problems_of_sources: int = 0
+    """How many of them, the first, are that one of the `sources` is not verified. 0 in older logs."""
     claims: tuple[Claim, ...] = ()
     """The sentences of the text that cite a page, each with what that page says to it."""
     uncited: int = 0

@@ -11,7 +11,6 @@ import sys
 from collections import Counter
 from typing import Any
 
-from retinue.sources import told_by
 from retinue.story import Call, Node, Story
 from retinue.types import Outcome, Report, Source, Verdict
 from retinue.view import words
@@ -112,8 +111,7 @@ def _going_on(report: Report, node: Node | None) -> str:
 
 def problem_lines(report: Report, width: int) -> list[Line]:
     """What is wrong with citations and quotations, but for what stands beside a source already."""
-    told = {told_by(source) for source in report.sources if not source.verified}
-    found = [problem for problem in report.problems if problem not in told]
+    found = report.problems[report.problems_of_sources :]
     lines = [line for problem in found[:MOST_SOURCES] for line in _wrapped(f"✗ {problem}", "red", width)]
     if len(found) > MOST_SOURCES:
         lines.append([(f"  … {words.count(len(found) - MOST_SOURCES, 'more problem')}", "dim")])

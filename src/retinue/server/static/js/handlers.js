@@ -108,8 +108,10 @@ function childEnded(flow, run, event) {
 
 /** The next turn: a person has said something, or a child has `ended` that was left at work. */
 function openTurn(flow, event, { question = "", ended = "", to = "" }) {
-  const at = event.at;
-  flow.turns.push({ question, ended, to, asked: null, at, entries: [], images: [], report: null, pos: event.pos });
+  const { at, pos, rendered = "", images = [] } = event;
+  // What the model reads of a message is its text, and then what is attached to it.
+  const asked = [...question].length;
+  flow.turns.push({ question, ended, to, rendered, asked, at, entries: [], images, report: null, pos });
 }
 
 function resumed(flow, run, event) {

@@ -7,20 +7,16 @@ import { brief, children, clean, count, duration, oneLine, waited } from "../wor
 const ATTACHMENT = /\n*<attachment name="([^"]*)" kind="(\w+)">\n([\s\S]*?)\n<\/attachment>/g;
 
 /**
- * What was asked, and what was attached. How long the question is its event says: what it says in its own words is
- * never taken for a file. What an editor adds to a message comes as one text with it.
+ * What was attached to a question. How long the question is its event says: what it says in its own words is never
+ * taken for a file.
  */
-function parted({ question, rendered = "", asked = 0 }) {
-  if (rendered) return { text: question, attached: [...rendered].slice(asked).join("") };
-  return asked === null ? { text: question.replace(ATTACHMENT, ""), attached: question } : { text: question, attached: "" };
-}
+const attachedTo = ({ rendered, asked }) => [...rendered].slice(asked).join("");
 
 /** A question as it was written, and the files that came with it. */
 export function question(turn) {
   if (turn.ended)
     return h("div", { class: "notice opened" }, icon("delegate"), `${turn.ended} ended in the background`);
-  const { text, attached } = parted(turn);
-  const files = [...attached.matchAll(ATTACHMENT)].map(([, name, kind, inside]) => ({ name, kind, inside }));
+  const files = [...attachedTo(turn).matchAll(ATTACHMENT)].map(([, name, kind, inside]) => ({ name, kind, inside }));
   const shown = files.map((file) =>
     h(
       "details",
@@ -48,7 +44,7 @@ export function question(turn) {
     "div",
     { class: "bubble" },
     turn.to && h("div", { class: "muted" }, `To ${clean(turn.to)}`),
-    clean(text.trim()),
+    clean(turn.question.trim()),
     files.length > 0 && h("div", { class: "row wrap" }, shown),
     pictures,
   );

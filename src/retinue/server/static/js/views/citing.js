@@ -64,7 +64,7 @@ export function problemsNotice(problems) {
       h(
         "ul",
         { class: "tight" },
-        problems.slice(0, 5).map((problem) => h("li", null, clean(problem.replace(/^(.+?): \1/, "$1")))),
+        problems.slice(0, 5).map((problem) => h("li", null, clean(problem))),
       ),
       problems.length > 5 && h("span", { class: "muted" }, `and ${problems.length - 5} more`),
     ),
