@@ -323,6 +323,41 @@ def test_what_shortened_a_report_is_charged_again_after_a_restart() -> None:
     assert budget.left("cost") == pytest.approx(0.87)
 
 
+@pytest.mark.parametrize(("paid", "cost"), [(True, 0.83), (False, 0.06)])
+def test_of_what_was_before_the_price_alone_counts_and_that_where_it_is_paid_from_here(
+    paid: bool, cost: float
+) -> None:
+    envelope: dict[str, Any] = {"run_id": "r", "root_id": "r", "parent_id": None, "depth": 0, "at": 1.0}
+    parent, over, again = RunState(), RunState(), RunState()
+    parent.use(Usage(input_tokens=100, output_tokens=10, cost=0.3))
+    parent.turns = 5
+    before = Before(
+        turns=3,
+        usage=Usage(input_tokens=80, output_tokens=8, cost=0.27),
+        spent=0.27,
+        children={"over": 1, "again": 1},
+    )
+    for seq, child in enumerate(("over", "again"), 1):
+        apply(parent, ChildStarted(**envelope, seq=seq, child_id=child, agent="a", prompt="p"))
+        used = Usage(input_tokens=40, output_tokens=4, cost=0.25)
+        end = ChildEnded(**envelope, seq=seq + 2, child_id=child, agent="a", status="completed", usage=used)
+        apply(parent, end)
+    apply(parent, ChildStarted(**envelope, seq=5, child_id="again", agent="a", prompt="p", continues=True))
+    again.use(Usage(input_tokens=60, output_tokens=6, cost=0.28))
+    again.turns = 4
+    again.asked_again = [
+        Before(turns=1, usage=Usage(input_tokens=40, output_tokens=4, cost=0.25), spent=0.25)
+    ]
+    budget = Budget(Limits(turns=100, input_tokens=1000, output_tokens=1000, cost=1.0, children=10))
+    tree: Any = SimpleNamespace(past={"over": over, "again": again})
+    charge(tree, budget, parent, before, paid=paid)
+    assert budget.used["turns"] == (5 - 3) + (4 - 1)
+    assert budget.used["input_tokens"] == (100 - 80) + (60 - 40)
+    assert budget.used["output_tokens"] == (10 - 8) + (6 - 4)
+    assert budget.used["children"] == 1, "what is asked again is one more"
+    assert budget.used["cost"] == pytest.approx(cost)
+
+
 def test_an_amount_is_written_in_one_way_however_it_was_summed_up() -> None:
     total = sum((Usage(cost=0.002) for _ in range(26)), Usage())
     assert (total.cost, Usage(cost=0.05200000000000003).cost) == (0.052, 0.052)
