@@ -6,7 +6,7 @@ import asyncio
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from retinue.approvals import Verdict
 from retinue.authority.rules import Asked
 from retinue.engine.answers import Answer
 from retinue.engine.offers import covers
-from retinue.engine.outbox import AnswerGiven
+from retinue.engine.outbox import AnswerGiven, _same
 from retinue.errors import ConfigError
 from retinue.events import ApprovalAnswered, ApprovalRequested, Decision, ToolReturned, decode, encode
 from retinue.fold import apply
@@ -329,3 +329,52 @@ async def test_in_a_copy_of_the_project_each_call_is_approved_by_itself(tmp_path
     assert [one.answers for one in person.asked[:2]] == [("approve", "reject")] * 2
     assert person.asked[-1].run_id != person.asked[0].run_id, "the root is asked for itself"
     assert len(person.asked) == 3
+
+
+WAITS = ApprovalRequested(
+    run_id="r",
+    root_id="r",
+    parent_id=None,
+    depth=0,
+    seq=1,
+    at=1.0,
+    approval_id="r:one",
+    call_id="one",
+    tool="act",
+    arguments="{}",
+    effect="execute",
+    risk="high",
+    rule="act(git *)",
+    answers=("approve", "approve_run", "approve_tool", "approve_always", "reject"),
+)
+OLD: dict[str, Any] = {"rule": None, "answers": ("approve", "approve_run", "reject")}
+"""A question of before there were rules in them: an approval for the run was for every call of the tool."""
+
+
+@pytest.mark.parametrize(
+    ("asked", "other", "also"),
+    [
+        ({}, {}, {"approve_run", "approve_tool", "approve_always"}),
+        ({}, {"rule": "act(ls)"}, {"approve_tool"}),
+        ({}, {"tool": "put"}, set()),
+        ({}, {"concerns": ("a.test",)}, set()),
+        ({}, {"answers": ("approve", "approve_run", "reject")}, {"approve_run", "approve_always"}),
+        ({"rule": ""}, {"rule": ""}, {"approve_tool"}),
+        ({}, {"unsealed": True}, set()),
+        ({"unsealed": True}, {"unsealed": True}, {"approve_run", "approve_tool", "approve_always"}),
+        ({"unsealed": True}, {}, {"approve_run", "approve_tool", "approve_always"}),
+        ({"sealed": True}, {}, set()),
+        ({"sealed": True}, {"sealed": True}, {"approve_run", "approve_tool", "approve_always"}),
+        ({}, {"sealed": True}, {"approve_run", "approve_tool", "approve_always"}),
+        (OLD, OLD, {"approve_run", "approve_tool"}),
+        (OLD, {}, {"approve_run", "approve_tool"}),
+        (OLD, {"answers": ("approve", "reject")}, set()),
+        ({}, OLD, {"approve_tool"}),
+    ],
+)
+def test_an_answer_is_for_another_question_that_waits_by_what_both_of_them_say(
+    asked: dict[str, Any], other: dict[str, Any], also: set[Decision]
+) -> None:
+    one, two = replace_struct(WAITS, **asked), replace_struct(WAITS, approval_id="r:two", **other)
+    found = {each for each in get_args(Decision) if _same(one, Answer(decision=each), two)}
+    assert found == also
