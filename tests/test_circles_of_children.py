@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from retinue.app import Retinue
-from retinue.fold import CIRCLE
+from retinue.fold_results import CIRCLE
 from retinue.testing import ScriptedModel, call
 from retinue.types import AgentSpec, Report
 

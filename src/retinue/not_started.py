@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from retinue.errors import ToolError
-from retinue.fold import ANY, corrected
+from retinue.fold_results import ANY, corrected
 from retinue.run import Run
 from retinue.tools.base import ToolResult
 from retinue.tools.mistyped import agent_meant, way_meant

@@ -24,7 +24,7 @@ from retinue.errors import (
     unwind,
 )
 from retinue.events import INQUIRY, AccessDenied, MessageReceived, ToolCalled, ToolReturned
-from retinue.fold import CIRCLE, circling
+from retinue.fold_results import CIRCLE, circling
 from retinue.not_started import nearest, with_unstarted
 from retinue.run import Admitted, Run, no_guidance, storable
 from retinue.run_state import RunState

@@ -45,7 +45,7 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
-from retinue.fold import courses
+from retinue.fold_results import courses
 from retinue.models.retry import LONGEST_WAIT
 from retinue.run import Closing, Run, SystemPrompt
 from retinue.run_state import RunState
