@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from counting import assert_linear
-from retinue import context
+from retinue import pruning
 from retinue.agents import builtin_agents
 from retinue.app import Retinue
 from retinue.engine.replay import replay
@@ -357,15 +357,15 @@ def _history(turns: int) -> list[Message]:
 
 
 def test_what_can_go_from_a_long_history_is_found_in_one_pass_over_it() -> None:
-    assert_linear(lambda turns: context.droppable(_history(turns), 2, 0), 1_600)
+    assert_linear(lambda turns: pruning.droppable(_history(turns), 2, 0), 1_600)
 
 
 def test_whole_turns_go_oldest_first_until_the_rest_fits() -> None:
     messages = _history(100)
-    assert context.droppable(messages, 2, 0) == 2 * (100 - 2), "all but the newest turns"
-    assert context.droppable(messages, 2, context.estimate(messages)) == 2, "one turn at least"
-    half = context.estimate(messages) // 2
-    gone = context.droppable(messages, 2, half)
+    assert pruning.droppable(messages, 2, 0) == 2 * (100 - 2), "all but the newest turns"
+    assert pruning.droppable(messages, 2, pruning.estimate(messages)) == 2, "one turn at least"
+    half = pruning.estimate(messages) // 2
+    gone = pruning.droppable(messages, 2, half)
     assert gone % 2 == 0
-    assert context.estimate(messages[:1] + messages[1 + gone :]) <= half
-    assert context.estimate(messages[:1] + messages[1 + gone - 2 :]) > half
+    assert pruning.estimate(messages[:1] + messages[1 + gone :]) <= half
+    assert pruning.estimate(messages[:1] + messages[1 + gone - 2 :]) > half

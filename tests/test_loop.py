@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from retinue import context
+from retinue import report_facts
 from retinue.engine.replay import replay
 from retinue.errors import ModelError, ToolError
 from retinue.events import (
@@ -572,7 +572,7 @@ async def test_an_answer_whose_sources_cannot_be_checked_still_ends_the_run(
     def broken(*_: object, **__: object) -> None:
         raise RecursionError("too deep")
 
-    monkeypatch.setattr(context, "check_sources", broken)
+    monkeypatch.setattr(report_facts, "check_sources", broken)
     stage = Stage({"root": ["the answer"]})
     report = await stage.run()
     assert (report.status, report.text, report.error) == ("error", "the answer", "RecursionError: too deep")

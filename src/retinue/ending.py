@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict, dataclass, replace
 
-from retinue import context, digest
+from retinue import digest, report_facts
 from retinue.errors import Fenced, ModelError, StoreError, in_words, unwind
 from retinue.events import CopyLeft, ErrorRaised, GuardSpoke, MessageReceived
 from retinue.run import CopyWork, Problem, Run
@@ -59,10 +59,10 @@ async def wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
             why = ending.incomplete or "its parent finished"
             leave = ending.answered and run.leaves
             await run.dismiss(run, why, leave=leave, answered=ending.answered)
-            text = context.partial(run) if ending.text is None else ending.text
+            text = report_facts.partial(run) if ending.text is None else ending.text
             if not text.strip() and ending.ended_by in SAY_WHAT_WAS_DONE:
                 text = digest.nothing_found(run.state, ending.incomplete or "")
-            checked = await context.check_sources(run, text, judge=ending.answered)
+            checked = await report_facts.check_sources(run, text, judge=ending.answered)
             closing = await run.closing(run)
             if ending.answered:
                 await run.answer_due(run.state.step, True)
@@ -110,7 +110,7 @@ async def considered(run: Run, answer: AssistantMessage) -> Ending | None:
     if state.final_reason is not None and state.faulted is None:
         if run.output_schema is not None:
             await run.review(run, answer.text)  # nothing is mended any more, but what fits is data
-        text = answer.text or context.partial(run)
+        text = answer.text or report_facts.partial(run)
         return Ending(text=text, incomplete=state.final_reason, ended_by=state.final_cause)
     if state.last_stop == "refusal":
         why = "the model refused to answer, or said that it cannot"
@@ -121,7 +121,7 @@ async def considered(run: Run, answer: AssistantMessage) -> Ending | None:
     if problem is not None:
         if state.corrections >= run.corrections or state.final_reason is not None:
             why = f"the answer could not be corrected: {problem.for_people}"
-            return Ending(text=context.partial(run), incomplete=why, ended_by="correction")
+            return Ending(text=report_facts.partial(run), incomplete=why, ended_by="correction")
         run.log.write(MessageReceived, text=problem.for_model, sender="system", about=problem.about)
         return None
     if await run.linger(run):
@@ -133,8 +133,8 @@ async def considered(run: Run, answer: AssistantMessage) -> Ending | None:
     if state.last_stop == "length" or (state.summarised and state.work_stop == "length"):
         why = "the answer was cut at the model's output limit"
         return Ending(text=answer.text, incomplete=why, ended_by="length")
-    if context.read_nothing(run):
-        return Ending(text=answer.text, incomplete=context.NOTHING_READ, ended_by="nothing_read")
+    if report_facts.read_nothing(run):
+        return Ending(text=answer.text, incomplete=report_facts.NOTHING_READ, ended_by="nothing_read")
     return Ending(text=answer.text)
 
 
@@ -159,7 +159,7 @@ def report_of(run: Run, ending: Ending, checked: Checked, at_work: int) -> Repor
     return Report(
         run_id=run.id,
         status=ending.status,
-        text=context.partial(run) if ending.text is None else ending.text,
+        text=report_facts.partial(run) if ending.text is None else ending.text,
         agent=run.spec.name,
         format=run.output_format,
         label=run.label,
@@ -169,20 +169,20 @@ def report_of(run: Run, ending: Ending, checked: Checked, at_work: int) -> Repor
         # In the order of their ids: sums of prices must not depend on who ended first.
         usage=sum((child.usage for _, child in sorted(state.ended.items())), state.usage),
         duration_ms=_duration(run),
-        sources=context.all_sources(run, checked),
-        problems=context.all_problems(state, checked),
+        sources=report_facts.all_sources(run, checked),
+        problems=report_facts.all_problems(state, checked),
         problems_of_sources=checked.of_sources,
         claims=checked.claims.claims,
         uncited=len(checked.claims.uncited),
         uncited_at=checked.claims.uncited_at[:MOST_PLACES],
         files=tuple(dict.fromkeys((*state.files, *ending.in_copy))),
-        incomplete=context.why_incomplete(state, ending.incomplete),
+        incomplete=report_facts.why_incomplete(state, ending.incomplete),
         error=ending.error,
         data=run.data,
         model=(state.answered_by if "," in run.model.name else "") or run.model.name,
         effort=state.effort,
         ended_by=ending.ended_by,
         shortfall=state.shortfall,
-        read=context.read_lines(state),
+        read=report_facts.read_lines(state),
         at_work=at_work,
     )

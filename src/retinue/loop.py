@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from retinue import context, modelcall, toolcall
+from retinue import modelcall, pruning, toolcall
 from retinue.ending import (
     NOTHING,
     Ending,
@@ -146,7 +146,7 @@ async def _work(run: Run) -> Ending:
                 await run.linger(run)  # what is still to come belongs to the report
             await modelcall.ask(run, purpose="final", cause=why[0], reason=why[1])
         elif not (run.state.awaits_asked and await run.linger(run, asked=True)):
-            await context.prune(run)
+            await pruning.prune(run)
             await modelcall.ask(run)
 
 

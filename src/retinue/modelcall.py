@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 import msgspec
 
-from retinue import context, replies, toolcall
+from retinue import context, pruning, replies, small_call, toolcall
 from retinue.errors import ModelError, Unwritable, unwind
 from retinue.events import GuardSpoke, ModelReplied, Purpose, StepRetried, StepStarted, Streamed
 from retinue.guards import GuardSaid
@@ -107,7 +107,7 @@ async def _answered(run: Run, step: int, purpose: Purpose, reason: str) -> tuple
         try:
             return await _stream(run, step, purpose, reason)
         except ModelError as error:
-            if error.kind == "too_long" and not pruned and await context.prune(run, force=True):
+            if error.kind == "too_long" and not pruned and await pruning.prune(run, force=True):
                 pruned = True
             elif not await run.park(run, error):
                 raise
@@ -144,7 +144,7 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
             case Retrying():
                 run.streamed.clear()
                 run.log.write(StepRetried, step=step, **msgspec.structs.asdict(item))
-                context.write_off(run, item, paid)
+                small_call.write_off(run, item, paid)
             case _:
                 pass
 

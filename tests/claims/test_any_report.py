@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from counting import assert_linear, calls
-from retinue import Retinue, context
+from retinue import Retinue, report_facts
 from retinue.claims import passages
 from retinue.claims import report as claims_report
 from retinue.claims.passages import SourceText
@@ -209,7 +209,7 @@ def test_nobody_waits_while_a_long_report_is_checked(
         threads.append(threading.current_thread())
         return check(*given, **named)
 
-    monkeypatch.setattr(context, "check", watched)
+    monkeypatch.setattr(report_facts, "check", watched)
     asyncio.run(_run(tmp_path, "The Eiffel Tower has 330 bolts, the log says (log.txt:1). " * times))
     assert [thread is threading.main_thread() for thread in threads] == [here]
 
@@ -220,7 +220,7 @@ def test_a_fault_of_the_check_costs_a_report_only_what_was_to_be_said_of_its_sou
     def broken(*_given: object, **_named: object) -> Checked:
         raise ValueError("a fault")
 
-    monkeypatch.setattr(context, "check", broken)
+    monkeypatch.setattr(report_facts, "check", broken)
     with caplog.at_level(logging.WARNING, "retinue"):
         report = asyncio.run(_run(tmp_path, "It started."))
     assert (report.status, report.ended_by, report.text) == ("completed", "answer", "It started.")

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from retinue import context, digest
+from retinue import digest, report_facts
 from retinue.ending import NOTHING
 from retinue.engine.elapsed import seconds_used
 from retinue.engine.ended import child_ended, cut_with_process
@@ -208,14 +208,14 @@ class _Ending:
             usage=sum((each.usage for _, each in sorted(state.ended.items())), state.usage + cut),
             duration_ms=state.duration_ms + int(seconds_used(began.run_id, self.logs) * 1000),
             sources=tuple(state.sources),
-            problems=context.all_problems(state, NOTHING),
+            problems=report_facts.all_problems(state, NOTHING),
             files=tuple(state.files),
-            incomplete=context.why_incomplete(state, self.reason),
+            incomplete=report_facts.why_incomplete(state, self.reason),
             error=self.reason,
             model=began.model,
             ended_by="cancelled",
             shortfall=state.shortfall,
-            read=context.read_lines(state),
+            read=report_facts.read_lines(state),
         )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from retinue import context
+from retinue import small_call
 from retinue.budget import HeldPlaces
 from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.delegate import AGENTS, AskedAgain, ChildInfo, ChildRequest
@@ -426,9 +426,9 @@ async def _shorter(parent: Run, text: str, most: int) -> tuple[str | None, Usage
         system="You shorten reports. Keep every fact, name, path, number, URL and doubt.",
         messages=(UserMessage(text=f"Shorten this report to at most {most} bytes:\n\n{text}"),),
     )
-    with context.paying(parent) as paid:
+    with small_call.paying(parent) as paid:
         try:
-            return (await context.complete(parent, asked, paid)).message.text, paid.usage
+            return (await small_call.complete(parent, asked, paid)).message.text, paid.usage
         except (Fenced, StoreError):
             raise
         except Exception as error:  # a report that cannot be shortened is still a report

@@ -7,9 +7,9 @@ depend on which of these it was. Writes to no store.
 
 from __future__ import annotations
 
-from retinue.context import MOST_PROBLEMS
 from retinue.events import KNOWLEDGE_FIRST, ChildEnded, ChildStarted
 from retinue.models.prices import paid_for
+from retinue.report_facts import MOST_PROBLEMS
 from retinue.reports import digest_of, handed_up
 from retinue.run import RunLog
 from retinue.run_state import RunState

@@ -1,8 +1,8 @@
 """The judge: a model is asked about those claims of an answer that the program cannot decide.
 
-Called by the loop and by `report_check` with what `context.check_sources` found, if `sources.judge` is on. It
-sees a claim and its passage, nothing else of the run. It is charged to the run, within its budget; what it
-said is in the log and never paid for again. It never speaks against a verdict of the program.
+Called by `report_facts.check_sources` with what it found, if `sources.judge` is on. It sees a claim and its
+passage, nothing else of the run. It is charged to the run, within its budget; what it said is in the log and
+never paid for again. It never speaks against a verdict of the program.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from msgspec import Struct
 
 from retinue.claims.report import Claims
 from retinue.clock import say
-from retinue.context import complete, paying
 from retinue.errors import BudgetExhausted, in_words, unwind
 from retinue.events import ClaimsJudged, JudgedClaim
 from retinue.models.base import Model
 from retinue.run import Run, storable
+from retinue.small_call import complete, paying
 from retinue.types import Claim, ModelRequest, Reply, UserMessage
 from retinue.web.framing import frame
 

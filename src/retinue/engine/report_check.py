@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from retinue import context
+from retinue import report_facts
 from retinue.run import Problem, Run
 from retinue.sources import Checked
 from retinue.tools.schemas import schema_problems
@@ -29,7 +29,7 @@ async def review(
 ) -> Problem | None:
     """What is wrong with an answer, for the model and for people; None, and its data kept, if nothing is."""
     if strict_sources and (
-        wrong := _not_held(await context.check_sources(run, text, strict=True, judge=True))
+        wrong := _not_held(await report_facts.check_sources(run, text, strict=True, judge=True))
     ):
         return Problem(
             about="sources",

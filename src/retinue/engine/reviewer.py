@@ -22,12 +22,12 @@ from msgspec import Struct
 from retinue.approvals import Verdict
 from retinue.authority.rules import Asked
 from retinue.clock import say
-from retinue.context import complete, paying
 from retinue.engine.preview import preview_of
 from retinue.engine.tree import RunTree
 from retinue.errors import BudgetExhausted, in_words, unwind
 from retinue.events import CallReviewed
 from retinue.run import Run, storable
+from retinue.small_call import complete, paying
 from retinue.tools.base import Tool
 from retinue.types import ModelRequest, Reply, ToolCall, UserMessage
 from retinue.web.framing import frame

@@ -11,12 +11,12 @@ import asyncio
 import time
 
 from retinue.clock import say
-from retinue.context import complete, paying
 from retinue.engine.inquiries import MOST_ASKED, inquire
 from retinue.engine.questions import Questions
 from retinue.errors import BudgetExhausted, Refused, ToolError, in_words, unwind
 from retinue.events import ModelSampled
 from retinue.run import Run, storable
+from retinue.small_call import complete, paying
 from retinue.tools.base import FormQuestion, SampleRequest, Tool
 from retinue.types import AssistantMessage, ModelRequest, Reply, ToolCall, UserMessage
 
