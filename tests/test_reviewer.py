@@ -316,10 +316,10 @@ async def test_it_is_asked_about_what_it_sees_whole(length: int, asked: int) -> 
 async def test_it_is_told_the_last_that_a_person_said_and_its_reason_is_kept_short() -> None:
     small = Reviewer(json.dumps({"harmless": True, "why": " " + "y" * 301}))
     made = stage(small)
-    await made.run(prompt="b" + "a" * 8000)
+    await made.run(prompt="Q" + "a" * 8000)
     (asked,) = small.requests
     assert "a" * 8000 in asked.messages[-1].text
-    assert "ba" not in asked.messages[-1].text
+    assert "Qa" not in asked.messages[-1].text  # no code of a mark has that
     assert [review.why for review in await reviews(made)] == ["y" * 300]
 
 
