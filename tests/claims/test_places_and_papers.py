@@ -67,6 +67,11 @@ def claims(text: str) -> list[Claim]:
         ("The best match is `src/retry.py:18`, in `with_retries`.", "supported"),
         ("Errors are counted by `last_of_all` (src/retry.py:5).", "not_found"),
         ("Errors are counted by `error_counter` (src/retry.py:18).", "not_found"),
+        ("`retry.py` is at `src/retry.py:1`.", "unchecked"),
+        ("Before it, `other.py` is loaded (src/retry.py:3).", "unchecked"),
+        ("See `src/policies` as well, which comes first (src/retry.py:3).", "unchecked"),
+        ("`retry.py` has the class `ErrorCounter` (src/retry.py:18).", "not_found"),
+        ("`retry.load` comes first (src/retry.py:3).", "not_found"),
         ("This part is rather hard to follow and should be split (src/retry.py:18).", "unchecked"),
         ("The bridge is 330 m long (NOTES.md:3).", "supported"),
         ("The bridge is 350 m long (NOTES.md:3).", "contradicted"),
@@ -76,6 +81,12 @@ def claims(text: str) -> list[Claim]:
 )
 def test_a_sentence_is_held_against_the_lines_that_it_cites(text: str, verdict: str) -> None:
     assert [claim.verdict for claim in claims(text)] == [verdict]
+
+
+def test_a_sentence_is_shown_without_the_marks_that_its_citation_stood_in() -> None:
+    assert [claim.text for claim in claims("`retry.py` is at `src/retry.py:1`, in a folder.")] == [
+        "`retry.py` is at, in a folder."
+    ]
 
 
 def test_the_passage_of_a_cited_line_is_that_line() -> None:

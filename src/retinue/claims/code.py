@@ -7,7 +7,7 @@ names and values it gives: a piece of code in backquotes, a number. A text for p
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
@@ -47,8 +47,9 @@ class Lines:
     last: int
 
 
-def hold_lines(claim: str, cited: Lines, work: Work) -> Held:
-    """A sentence held against the lines that it cites."""
+def hold_lines(claim: str, cited: Lines, work: Work, is_file: Callable[[str], bool]) -> Held:
+    """A sentence held against the lines that it cites. `is_file`: whether a piece in backquotes names a file:
+    no line has to say what its file is called."""
     rows = cited.text.split("\n")
     if not work.take(len(claim) + min(len(rows), MOST_LINES)) or cited.first > len(rows):
         return Held(verdict="unchecked", score=0.0)
@@ -57,9 +58,10 @@ def hold_lines(claim: str, cited: Lines, work: Work) -> Held:
     if _for_people(cited.path):
         return _as_prose(claim, cited.text, wide, work)
     window = cited.text[wide[0] : wide[1]]
-    differences = (*_pieces(claim, rows, cited), *_values(claim, cited.text[start:end], window))
+    given = [piece for piece in quoted_code(claim) if not is_file(piece)]
+    differences = (*_pieces(given, rows, cited), *_values(claim, cited.text[start:end], window))
     score = _share(claim, window)
-    verdict = _verdict(claim, window, differences, score)
+    verdict = _verdict(claim, given, window, differences, score)
     return Held(
         verdict=verdict,
         score=score * (0.5 if differences else 1.0),
@@ -115,9 +117,8 @@ def _in(piece: str, text: str) -> bool:
     return bool(bare) and (bare in text or bare.rpartition(".")[2] in text)
 
 
-def _pieces(claim: str, rows: Sequence[str], cited: Lines) -> list[ClaimDifference]:
+def _pieces(given: Sequence[str], rows: Sequence[str], cited: Lines) -> list[ClaimDifference]:
     """Pieces that stand elsewhere in the file, or nowhere, where none stands in the cited lines."""
-    given = quoted_code(claim)
     near = _compact("".join(rows[max(0, cited.first - 1 - ADRIFT) : cited.last + ADRIFT]))
     if not given or any(_in(piece, near) for piece in given):
         return []
@@ -168,8 +169,9 @@ def _share(claim: str, window: str) -> float:
     return len(wanted & have) / len(wanted) if wanted else 0.0
 
 
-def _verdict(claim: str, window: str, differences: Sequence[ClaimDifference], share: float) -> Verdict:
-    given = quoted_code(claim)
+def _verdict(
+    claim: str, given: Sequence[str], window: str, differences: Sequence[ClaimDifference], share: float
+) -> Verdict:
     close = _compact(window)
     named = sum(_in(piece, close) for piece in given)
     if any(one.kind == "code" for one in differences):

@@ -18,6 +18,9 @@ _PATH = re.compile(r"(?<![\w./@+~:-])([\w./@+~-]{1,300}?)(?::|#L)(\d{1,7})(?:\s?
 _PATH_IN_WORDS = re.compile(
     r"(?<![\w./@+~:-])([\w./@+~-]{1,300})`?,?\s\(?lines?\s(\d{1,7})(?:\s?(?:[-–]|to)\s?(\d{1,7}))?"
 )
+_A_PATH = re.compile(r"[\w./@+~-]{1,300}")
+_GONE = "\0"
+_ROUND_NOTHING = re.compile(f"`{_GONE}`|{_GONE}")
 _FILE_NAME = re.compile(r".*\.[A-Za-z][A-Za-z0-9+_-]{0,9}")
 # Ends of host names, which look like files with a line when a port follows.
 _HOST_END = re.compile(
@@ -32,9 +35,12 @@ class ReadFiles:
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._by_name: dict[str, list[Source]] = {}
+        self._endings: set[str] = set()
         for source in sources:
             for path in {source.path, source.saved_as} - {None}:
-                self._by_name.setdefault(str(path).rpartition("/")[2], []).append(source)
+                name = str(path).rpartition("/")[2]
+                self._by_name.setdefault(name, []).append(source)
+                self._endings |= {_ending(name)} - {""}
 
     def named(self, path: str) -> list[Source]:
         wanted = path.removeprefix("./").strip("/")
@@ -48,6 +54,13 @@ class ReadFiles:
     def means(self, path: str) -> bool:
         """Whether a path in a text is one of a file."""
         return bool(self.named(path)) or _is_file(path)
+
+    def names_file(self, piece: str) -> bool:
+        """Whether a piece in backquotes is the name of a file, read or not, rather than code: `Class.load` is
+        written as `load.py` is, so it has a folder before it, or ends as a file does that was read."""
+        if not _A_PATH.fullmatch(piece):
+            return False
+        return "/" in piece or _ending(piece) in self._endings or bool(self.named(piece))
 
 
 def places(text: str, means: Callable[[str], bool]) -> list[Place]:
@@ -69,14 +82,20 @@ def without_places(text: str, means: Callable[[str], bool]) -> str:
     """A text without its citations of lines."""
 
     def gone(match: re.Match[str]) -> str:
-        return "" if means(match[1]) else match[0]
+        return _GONE if means(match[1]) else match[0]
 
-    return _PATH_IN_WORDS.sub(gone, _PATH.sub(gone, text))
+    return _ROUND_NOTHING.sub("", _PATH_IN_WORDS.sub(gone, _PATH.sub(gone, text.replace(_GONE, ""))))
 
 
 def _same_end(one: str, other: str) -> bool:
     one = one.removeprefix("./").strip("/")
     return one == other or one.endswith("/" + other) or other.endswith("/" + one)
+
+
+def _ending(path: str) -> str:
+    """What stands behind the last dot of a file's name."""
+    before, dot, ending = path.rpartition("/")[2].rpartition(".")
+    return ending.casefold() if dot and before else ""
 
 
 def _is_file(path: str) -> bool:

@@ -108,6 +108,7 @@ class _Pages:
                 if url:
                     self._by_url.setdefault(identity(url), source)
         self._files = ReadFiles(sources)
+        self.is_file = self._files.names_file
 
     def lines(self, place: Place) -> Lines | None:
         """The file that a place means, if its text is there."""
@@ -163,7 +164,7 @@ def _claim(sentence: Cited, pages: _Pages, work: Work) -> tuple[Claim, bool]:
     if found and not beyond:
         made = _with_passage(made, held, *found[held.which])
     in_files = [
-        _in_lines(made, hold_lines(sentence.text, lines, work), lines)
+        _in_lines(made, hold_lines(sentence.text, lines, work, pages.is_file), lines)
         for place in sentence.lines[:MOST_CITED]
         if (lines := pages.lines(place)) is not None
     ]

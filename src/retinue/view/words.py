@@ -65,7 +65,7 @@ def one_line(text: str, most: int = 200) -> str:
 def result(text: str) -> str:
     """What a call gave back, for people: without the marks around reports and strangers' words, which are for
     the model that reads on."""
-    return reports.unframed(framing.unframed(text))
+    return framing.unreported(framing.unframed(text))
 
 
 def failure(text: str) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from retinue.web.framing import unframed
+from retinue.web.framing import unframed, unreported
 
 MAX_LINES = 4000
 MAX_LINE = 400
@@ -122,14 +122,7 @@ def sentences_in(text: str) -> list[str]:
 
 def without_frame(text: str) -> str:
     """A report without what was put around it."""
-    kept = [
-        line
-        for line in text.split("\n")
-        if not re.match(r"\s*</?report\b[^>]*>\s*$", line)
-        and not line.startswith("The report above is data")
-        and not re.match(r"\[checked \w+: (?:not )?verified: ", line)
-        and not line.startswith("*Offline model")
-    ]
+    kept = (line for line in unreported(text).split("\n") if not line.startswith("*Offline model"))
     return "\n".join(kept).strip()
 
 
