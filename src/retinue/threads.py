@@ -29,6 +29,22 @@ GRACE = 2.0
 """Seconds in which a coroutine that was told to end may still put things in order."""
 
 log = logging.getLogger("retinue.threads")
+_of_others: contextvars.ContextVar[bool] = contextvars.ContextVar("retinue_of_others", default=False)
+
+
+def of_others() -> bool:
+    """Whether the code that asks runs for a program's function: in a thread of its own, or a task."""
+    return _of_others.get() or threading.current_thread() is not threading.main_thread()
+
+
+@contextlib.contextmanager
+def as_others() -> Generator[None]:
+    """What runs in here, and what it starts, is a program's own."""
+    before = _of_others.set(True)
+    try:
+        yield
+    finally:
+        _of_others.reset(before)
 
 
 async def briefly(function: Callable[P, T | Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -145,7 +161,8 @@ async def undisturbed(work: Awaitable[T]) -> T:
 
 async def in_own_task(work: Awaitable[T]) -> T:
     """What a program's coroutine returns or raises. Whoever stops waiting ends it, or leaves it behind."""
-    task = asyncio.create_task(_outcome(work))
+    with as_others():  # a task begins with the context it is made in
+        task = asyncio.create_task(_outcome(work))
     try:
         await asyncio.wait((task,))
     finally:

@@ -77,6 +77,57 @@ def test_a_run_uses_a_function_that_is_named(
     assert "did you mean 'population'?" in none.err
 
 
+CHATTER = """
+import os, sys, threading, subprocess
+print("FOREIGN loaded")
+
+def talk(what: str) -> str:
+    '''Says it aloud.'''
+    print("FOREIGN plain", what)
+    sys.stdout.buffer.write(b"FOREIGN bytes\\n")
+    os.system("echo FOREIGN shell")
+    subprocess.run([sys.executable, "-c", "print('FOREIGN program')"])
+    other = threading.Thread(target=print, args=("FOREIGN thread",))
+    other.start(); other.join()
+    return "said"
+
+async def murmur(what: str) -> str:
+    '''Says it softly.'''
+    print("FOREIGN coroutine", what)
+    return "murmured"
+
+def check_talk(run) -> bool:
+    print("FOREIGN check")
+    return True
+"""
+SAID = {"loaded", "plain", "bytes", "shell", "program", "thread", "coroutine"}
+
+
+async def test_what_ones_own_code_prints_is_on_stderr_and_stdout_holds_data_alone(
+    cli: Cli, provider: FakeProvider
+) -> None:
+    cli.use(provider)
+    (cli.folder / "chatter.py").write_text(CHATTER)
+    own = ("--tools", "chatter.py:talk", "--tools", "chatter.py:murmur")
+    for form in ("--json", "--events"):
+        provider.reply(calls=[call("talk", what="a"), call("murmur", what="b")])
+        provider.reply("done")
+        ended = await cli("ask", "x", *own, "--yes", form)
+        assert ended.code == exits.OK, ended.err
+        said = {line.split()[1] for line in ended.err.splitlines() if line.startswith("FOREIGN")}
+        assert said == SAID
+        told = [json.loads(line) for line in ended.out.splitlines()]
+        assert (told[0]["text"] if form == "--json" else told[-1]["report"]["text"]) == "done"
+    listed = await cli("tools", "list", *own, "--json")
+    assert "talk" in {json.loads(line)["name"] for line in listed.out.splitlines()}
+    provider.reply("fine")
+    (cli.folder / "cases.yaml").write_text("agent: general\ncases:\n  - {name: one, prompt: say fine}\n")
+    ended = await cli("eval", "cases.yaml", "--checks", "chatter.py", "--json")
+    assert ended.code == exits.OK, ended.err
+    assert json.loads(ended.out.splitlines()[0])
+    assert "FOREIGN check" in ended.err
+
+
 async def test_the_terminal_asks_once_and_remembers_a_yes(
     cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
 ) -> None:

@@ -162,13 +162,15 @@ async def _evaluated(
 
 def _checks(named: tuple[str, ...] | list[str], cwd: Path | None) -> LoadedChecks:
     """The functions check_… of the modules that the person named."""
+    from retinue.cli.process import loading_code
     from retinue.errors import ConfigError
     from retinue.tool_files import module_named
 
     found: list[EvalCheck] = []
     places: list[CodePlace] = []
     for name in named:
-        module, place = module_named(name, "checks", f"--checks {name}", (cwd or Path()).absolute())
+        with loading_code():
+            module, place = module_named(name, "checks", f"--checks {name}", (cwd or Path()).absolute())
         places.append(place)
         functions: list[Any] = [
             each for key, each in vars(module).items() if key.startswith("check_") and callable(each)

@@ -24,6 +24,7 @@ def tools_of(
     `ask`: a person at the terminal is asked about files that are new or have changed. `looking`: a file that
     is broken is said and left out; else it is an error.
     """
+    from retinue.cli.process import loading_code
     from retinue.kept_files import kept_here
     from retinue.settings.files import read_user_file
     from retinue.tool_files import load_tools
@@ -32,14 +33,15 @@ def tools_of(
     trusted = read_user_file().trusted
     here = ask and sys.stdin.isatty() and sys.stderr.isatty()
     folder = (cwd or Path()).absolute()
-    found = load_tools(
-        folder,
-        named,
-        trusted=trusted,
-        ask=_ask if here else lambda file: False,
-        kept=kept_here(folder),
-        looking=looking,
-    )
+    with loading_code():
+        found = load_tools(
+            folder,
+            named,
+            trusted=trusted,
+            ask=_ask if here else lambda file: False,
+            kept=kept_here(folder),
+            looking=looking,
+        )
     for file in () if quiet else found.waiting:
         note(f"! {file.why_not}; its tools are not there: {', '.join(file.names) or 'none'}", "yellow")
     for error in () if quiet else found.broken:

@@ -6,7 +6,12 @@ A library must not: programs that start hundreds of children at once may call `m
 from __future__ import annotations
 
 import gc
+import io
+import os
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
 
 OPEN_FILES = 16_384
 SWITCH_SECONDS = 0.002
@@ -26,6 +31,48 @@ def log_to_stderr(level: str, form: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Clean(form))
     logging.basicConfig(level=level, handlers=[handler])
+
+
+@contextmanager
+def loading_code() -> Generator[None]:
+    """Around what loads a person's own code. What it prints, then and later, goes to stderr: stdout holds
+    what the command prints, for whoever reads it. On a terminal both are one."""
+    from retinue.threads import as_others
+
+    _keep_stdout()
+    with as_others():
+        yield
+
+
+def _keep_stdout() -> None:
+    try:
+        mine = sys.stdout.fileno() == 1 and not sys.stdout.isatty()
+    except (OSError, ValueError):  # a program has put something else there, or nothing
+        return
+    if not mine:
+        return
+    sys.stdout.flush()
+    own = _Stdout(io.FileIO(os.dup(1), "w"), encoding=sys.stdout.encoding, errors=sys.stdout.errors)
+    os.dup2(2, 1)  # for the programs that a tool starts
+    sys.stdout = own
+
+
+class _Stdout(io.TextIOWrapper):
+    """The stdout of a command. What a tool of one's own writes to it goes to stderr."""
+
+    def __init__(self, file: io.FileIO, *, encoding: str, errors: str | None) -> None:
+        super().__init__(io.BufferedWriter(file), encoding=encoding, errors=errors)
+
+    def write(self, text: str, /) -> int:
+        from retinue.threads import of_others
+
+        return sys.stderr.write(text) if of_others() else super().write(text)
+
+    @property
+    def buffer(self) -> Any:
+        from retinue.threads import of_others
+
+        return sys.stderr.buffer if of_others() else super().buffer
 
 
 def make_room() -> None:

@@ -205,11 +205,12 @@ def _finish(done: asyncio.Future[None]) -> None:
 def _take_std() -> tuple[int, int]:
     """Stdin and stdout for us alone: who reads from 0 finds nothing, who writes to 1 writes to stderr."""
     sys.stdout.flush()
-    source, sink = os.dup(0), os.dup(1)
+    source, sink = os.dup(0), os.dup(sys.stdout.fileno())
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
+    sys.stdout = sys.stderr
     return source, sink  # they end with the process: a thread may still be in one of them
 
 

@@ -32,7 +32,7 @@ from retinue.testing.eval_cases import EvalCase, EvalRun, EvalVerdict, expected,
 from retinue.testing.eval_result import EvalResult, EvalTry
 from retinue.testing.judge import judged
 from retinue.testing.story import story_of
-from retinue.threads import in_own_thread, is_async
+from retinue.threads import in_own_task, in_own_thread, is_async
 from retinue.types import AgentSpec, Deps, ModelGiven
 
 Checked = bool | EvalVerdict | None
@@ -183,7 +183,7 @@ async def _checked(given: EvalCheck, run: EvalRun) -> EvalVerdict:
     try:
         found: Any = given(run) if is_async(given) else await in_own_thread(given, run)
         if inspect.isawaitable(found):
-            found = await found
+            found = await in_own_task(found)
     except AssertionError as error:
         return EvalVerdict(check=name, passed=False, why=first_line(error))
     except (Exception, SystemExit) as error:
