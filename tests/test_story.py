@@ -5,23 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from retinue import AgentSpec, Answer, Retinue, tool
 from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    CallCut,
+    CallReviewed,
     ChildEnded,
     ChildStarted,
+    ClaimsJudged,
+    HistoryPruned,
     MessageReceived,
+    ModelReplied,
+    ModelSampled,
     RunFinished,
     RunResumed,
     RunStarted,
     StepStarted,
+    ToolReturned,
     decode,
 )
+from retinue.fold import fold
 from retinue.story import Story
 from retinue.testing import ScriptedModel, call
-from retinue.types import Report, Shortfall, Usage
+from retinue.types import AssistantMessage, Report, Shortfall, Usage
 
 SPEC = AgentSpec(name="boss", description="", prompt="")
 
@@ -189,3 +199,44 @@ def test_the_story_of_a_log_of_the_first_version_can_still_be_told():
     assert story.root.status == "completed"
     assert len(story.nodes) == 4
     assert {node.agent for node in story.root.children} == {"clerk"}
+
+
+PAID = Usage(input_tokens=7, output_tokens=3, cost=0.25)
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts"),
+    [
+        (ModelReplied, {"step": 1, "message": AssistantMessage(text="x"), "stop": "end", "model": "m"}),
+        (CallCut, {"step": 1}),
+        (CallReviewed, {"call_id": "c", "tool": "t", "cleared": True}),
+        (ClaimsJudged, {"asked": ("a",)}),
+        (HistoryPruned, {"dropped": 1, "summary": "s"}),
+        (ModelSampled, {"call_id": "c", "tool": "t", "server": "s"}),
+        (ToolReturned, {"call_id": "c", "name": "t", "text": "x"}),
+    ],
+)
+def test_whatever_a_model_was_paid_for_counts_for_its_run_and_above_it_as_in_its_log(
+    kind: Any, facts: dict[str, Any]
+) -> None:
+    root, child = Log(), Log("child", "root")
+    first = root(RunStarted, 0, spec=SPEC, prompt="go")
+    began = [child(RunStarted, 1, spec=SPEC, prompt="part"), child(StepStarted, 1, step=1, model="m")]
+    asked = root(ChildStarted, 1, child_id="child", agent="boss", prompt="part")
+    paid = [child(kind, at, usage=PAID, **facts) for at in (2, 3)]
+    story = told(first, asked, *began, *paid)
+    assert story.root is not None
+    assert story.nodes["child"].own == PAID + PAID == fold([*began, *paid]).usage
+    assert (story.root.own, story.root.usage) == (Usage(), PAID + PAID)
+
+
+def test_what_it_took_to_word_a_notice_counts_for_who_is_told() -> None:
+    root = Log()
+    ended = {"child_id": "child", "agent": "boss", "status": "completed", "usage": PAID}
+    story = told(
+        root(RunStarted, 0, spec=SPEC, prompt="go"),
+        root(ChildStarted, 1, child_id="child", agent="boss", prompt="part", background=True),
+        root(ChildEnded, 2, **ended, telling=PAID),
+    )
+    assert story.root is not None
+    assert story.root.own == PAID
