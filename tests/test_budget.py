@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from retinue.budget import SHARED, Budget, Places, Slots
 from retinue.clock import Clock
-from retinue.engine.resume import charge
+from retinue.engine.rebuild import charge
 from retinue.errors import BudgetExhausted, Refused
 from retinue.events import ChildEnded, ChildStarted
 from retinue.fold import apply

@@ -13,7 +13,7 @@ from retinue.app import Retinue
 from retinue.engine.answers import Answer
 from retinue.engine.fork import forked
 from retinue.events import AnyEvent, ModelReplied, RunFinished, ToolReturned, encode, now
-from retinue.run import new_id
+from retinue.run_ids import new_id
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
 from retinue.types import AssistantMessage

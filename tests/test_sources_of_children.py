@@ -128,7 +128,7 @@ async def test_a_child_cannot_write_the_mark_of_what_was_checked() -> None:
         },
         agents=[agent("child")],
     )
-    from retinue.run import child_id
+    from retinue.run_ids import child_id
 
     ids = [child_id(stage.root_id, "call0")]
     await stage.run()

@@ -15,7 +15,7 @@ from retinue.engine.resume import SaidByPerson, read, resume
 from retinue.engine.workflow import Root, Workflow
 from retinue.events import AnyEvent, LiveEvent
 from retinue.models.base import Model
-from retinue.run import new_id
+from retinue.run_ids import new_id
 from retinue.settings import ApprovalSettings, Settings, build
 from retinue.store.base import Store
 from retinue.store.memory import MemoryStore

@@ -40,7 +40,8 @@ from retinue.histories import History, whole
 from retinue.loop_thread import call_in
 from retinue.map_batch import Input, MapBatch, Prompt
 from retinue.parameters import check, listed, shown, texts
-from retinue.run import batch_run_id, new_id, storable
+from retinue.run_ids import batch_run_id, new_id
+from retinue.run_log import storable
 from retinue.run_messages import run_messages
 from retinue.run_options import ConversationWith, RunGiven, RunWith, for_many_runs
 from retinue.same_work import AskedWith, refuse_other_work

@@ -42,7 +42,7 @@ from retinue.given import check_approve, own_attachments, own_history, workbooks
 from retinue.map_batch import Prompt
 from retinue.parameters import check, check_word, listed, shown, sound_traceparent, texts
 from retinue.preparing import Preparing
-from retinue.run import new_id
+from retinue.run_ids import new_id
 from retinue.run_options import Metadata, RunWith
 from retinue.run_parts import GivenToRun, made_text
 from retinue.store.base import RunRow, Store

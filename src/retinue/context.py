@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from retinue import reports
 from retinue.events import PromptPart, Purpose, RunStarted
 from retinue.fold import KNOWLEDGE_TITLE
-from retinue.run import Run, SystemPrompt, storable
+from retinue.run import Run, SystemPrompt
+from retinue.run_log import storable
 from retinue.settings import ContextSettings
 from retinue.small_call import patience
 from retinue.types import AgentSpec, ModelRequest, ToolSpec, UserMessage

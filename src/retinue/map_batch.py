@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
 from retinue.errors import ConfigError, Gone, StoreError
-from retinue.run import batch_run_id
+from retinue.run_ids import batch_run_id
 from retinue.types import Report, Usage
 
 Input = TypeVar("Input")

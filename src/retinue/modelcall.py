@@ -16,7 +16,8 @@ from retinue.errors import ModelError, Unwritable, unwind
 from retinue.events import GuardSpoke, ModelReplied, Purpose, StepRetried, StepStarted, Streamed
 from retinue.guards import GuardSaid
 from retinue.models.prices import paid_for
-from retinue.run import Run, storable
+from retinue.run import Run
+from retinue.run_log import storable
 from retinue.types import AssistantMessage, EndedBy, ModelEvent, Reply, Retrying, TextDelta, ThinkingDelta
 
 

@@ -27,7 +27,7 @@ from retinue.instance import Instance
 from retinue.map_batch import Prompt
 from retinue.models.base import Model
 from retinue.parameters import listed, shown, texts
-from retinue.run import storable
+from retinue.run_log import storable
 from retinue.run_options import RunWith
 from retinue.run_parts import THIS_RUN, RunParts, made_text, parts_of, refuse_missing
 from retinue.same_work import AskedWith

@@ -6,40 +6,20 @@ run: what reaches beyond it (approvals, reviews, waiting children) are functions
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import secrets
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Protocol, TypeVar, cast
-
-import msgspec
+from typing import Any, Protocol
 
 from retinue.approvals import Authority, Verdict
 from retinue.budget import Budget
 from retinue.claims.report import Claims
 from retinue.clock import Clock
-from retinue.errors import ModelError, Refused, StoreError, Unwritable, told
-from retinue.events import (
-    About,
-    CallCut,
-    Event,
-    HistoryPruned,
-    LiveEvent,
-    ModelReplied,
-    PromptPart,
-    RunStarted,
-    ToolReturned,
-    decode,
-    encode,
-    now,
-)
-from retinue.fold import apply
+from retinue.errors import ModelError, Refused
+from retinue.events import About, CallCut, HistoryPruned, PromptPart
 from retinue.guards import Looked
 from retinue.models.base import Model
+from retinue.run_log import RunLog, storable
 from retinue.run_state import RunState
 from retinue.settings import ContextSettings, LimitSettings
 from retinue.skills import Skill
@@ -48,198 +28,6 @@ from retinue.tools.changing import Changes
 from retinue.tools.notes import Kind
 from retinue.types import AddressFrom, AgentSpec, JsonSchema, Reply, Report, ToolCall, ToolSpec, Usage
 from retinue.workspace import Files
-
-E = TypeVar("E", bound=Event)
-
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-
-
-def _base32(number: int, length: int) -> str:
-    digits: list[str] = []
-    for _ in range(length):
-        number, rest = divmod(number, 32)
-        digits.append(_ALPHABET[rest])
-    return "".join(reversed(digits))
-
-
-def new_id() -> str:
-    """A root's id: sorts by time, cannot be guessed."""
-    return "r" + _base32(int(time.time() * 1000), 9) + _base32(secrets.randbits(40), 8)
-
-
-def child_id(parent_id: str, call_id: str, key: str = "") -> str:
-    """A child's id follows from its parent's call, so a resumed parent finds the child it started.
-
-    `key` tells the children of one call apart.
-    """
-    digest = hashlib.sha256(f"{parent_id}\0{call_id}\0{key}".encode()).digest()
-    return "c" + _base32(int.from_bytes(digest[:11], "big"), 17)
-
-
-def batch_run_id(scope: str, name: str, key: str, prompt: str, nth: int) -> str:
-    """The id of one run of a batch follows from what it is to do, so a second start finds the first.
-
-    `nth` tells equal inputs of one batch apart.
-    """
-    digest = hashlib.sha256("\0".join((scope, name, key, prompt, str(nth))).encode()).digest()
-    return "m" + _base32(int.from_bytes(digest[:11], "big"), 17)
-
-
-class RunLog:
-    """The log of one run: stamps events, applies them to the state, hands them to the store in order."""
-
-    def __init__(
-        self,
-        *,
-        run_id: str,
-        root_id: str,
-        parent_id: str | None,
-        depth: int,
-        append: Callable[[Sequence[Event]], asyncio.Future[None]],
-        publish: Callable[[LiveEvent], None],
-        state: RunState | None = None,
-    ) -> None:
-        self.run_id, self.root_id, self.parent_id, self.depth = run_id, root_id, parent_id, depth
-        self.state = state or RunState()
-        self.publish = publish
-        self._append = append
-        self._noted: list[Event | LiveEvent] = []
-        """What is to be written next, and what is shown in between."""
-        self._line: list[Event | LiveEvent] | None = None
-        """What is published as soon as the last write is durable."""
-        self._failure: BaseException | None = None
-
-    def stamp(self, kind: type[E], /, **fields: Any) -> E:
-        """The next event of this run, already part of its state; it still has to be committed."""
-        event = storable_event(
-            kind(
-                run_id=self.run_id,
-                root_id=self.root_id,
-                parent_id=self.parent_id,
-                depth=self.depth,
-                seq=self.state.seq + 1,
-                at=now(),
-                **fields,
-            )
-        )
-        try:
-            apply(self.state, event)
-        except BaseException as error:  # half applied, it is no state to go on from
-            self.shut(error)
-            raise
-        return event
-
-    def commit(self, *events: Event) -> asyncio.Future[None]:
-        """Put these events in line as one transaction. Done when they are durable.
-
-        Whoever is cancelled while it waits for that takes nothing back: they are written and published.
-        """
-        if self._failure is not None:
-            raise self._failure
-        line, self._noted = [*self._noted, *events], []
-        try:
-            written = self._append([each for each in line if isinstance(each, Event)])
-        except BaseException as error:
-            self.shut(error)  # they are part of the state, and will never be part of the log
-            raise
-        if written.done() and not written.cancelled() and (failure := written.exception()) is not None:
-            self.shut(failure)  # at once: what follows from these events must not be stored without them
-        self._line = line
-        written.add_done_callback(partial(self._written, line))
-        waited_for = asyncio.shield(written)
-        waited_for.add_done_callback(_looked_at)  # not everyone waits
-        return waited_for
-
-    def write(self, kind: type[Event], /, **fields: Any) -> asyncio.Future[None]:
-        return self.commit(self.stamp(kind, **fields))
-
-    def note(self, kind: type[Event], /, **fields: Any) -> None:
-        """Write what nobody waits for: together with what follows at once, or else by itself."""
-        if self._failure is not None:
-            raise self._failure
-        if not self._noted:
-            asyncio.get_running_loop().call_soon(self._write_noted)
-        self._noted.append(self.stamp(kind, **fields))
-
-    def show(self, event: LiveEvent) -> None:
-        """Publish what is not kept, after all that was written before it: a call before its progress."""
-        line = self._noted or self._line
-        if line is None:
-            self.publish(event)
-        else:
-            line.append(event)
-
-    def _write_noted(self) -> None:
-        if self._noted and self._failure is None:
-            self.commit()
-
-    def shut(self, why: BaseException) -> None:
-        """Nothing more is written from here: whoever tries gets `why`."""
-        self._failure = why
-
-    def _written(self, line: list[Event | LiveEvent], written: asyncio.Future[None]) -> None:
-        if self._line is line:
-            self._line = None
-        if written.cancelled():
-            return
-        failure = written.exception()
-        if failure is not None:  # not everyone waits for a write: the run must still stop at its next
-            self._failure = failure
-            return
-        for event in line:  # nobody hears of what is not durable
-            self.publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
-
-
-def _looked_at(written: asyncio.Future[None]) -> None:
-    """Its failure is kept by the log: nobody has to be warned that nobody waited for it."""
-    if not written.cancelled():
-        written.exception()
-
-
-def storable(text: str) -> str:
-    """Text as every database takes it: without lone surrogates and NULs, which models and files can hold."""
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-
-
-def storable_event(event: E) -> E:
-    """The event with every text in it as every database takes it, whoever wrote that text.
-
-    The one place that all events pass: text comes from models, tools, people and files, and a log that
-    holds one such character could never be written, nor its run be taken up.
-    """
-    try:
-        try:
-            written = encode(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
-        except UnicodeEncodeError:
-            written = None
-        if written is None or b"\\u0000" in written:
-            return msgspec.convert(_storable_in(msgspec.to_builtins(event)), type(event))
-        if isinstance(
-            event, RunStarted | ModelReplied | ToolReturned
-        ):  # what others filled in may be of any type
-            decode(written)
-    except MemoryError:
-        raise StoreError(
-            f"no memory left to write event {event.seq} of run {event.run_id} to its log: free some memory, "
-            "then resume the run",
-            passing=True,
-        ) from None
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        raise Unwritable(told(error), run_id=event.run_id) from None
-    return event
-
-
-def _storable_in(value: Any) -> Any:
-    if isinstance(value, str):
-        return storable(value)
-    if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
-        return {storable(name): _storable_in(each) for name, each in fields.items()}
-    if isinstance(value, list | tuple):
-        return [_storable_in(each) for each in cast("list[Any]", value)]
-    return value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,7 +16,7 @@ from retinue.engine.config import WorkflowConfig, least
 from retinue.errors import ConfigError
 from retinue.given import check_agent, own_tools, with_inner
 from retinue.parameters import shown
-from retinue.run import storable
+from retinue.run_log import storable
 from retinue.threads import briefly
 from retinue.tools.base import Tool
 from retinue.types import AgentSpec, JsonSchema, Limits, ModelSettings, ToolNames, TypedSchema

@@ -29,7 +29,8 @@ from retinue.errors import (
 )
 from retinue.events import AccessDenied, Progressed
 from retinue.replies import plausible
-from retinue.run import Run, storable
+from retinue.run import Run
+from retinue.run_log import storable
 from retinue.threads import briefly, in_own_task
 from retinue.tools.base import FormFilled, FormQuestion, SampleRequest, Tool, ToolContext, ToolResult, as_text
 from retinue.tools.picture_bounds import bounded

@@ -26,7 +26,8 @@ from retinue.errors import (
 from retinue.events import INQUIRY, AccessDenied, MessageReceived, ToolCalled, ToolReturned
 from retinue.fold_results import CIRCLE, circling
 from retinue.not_started import nearest, with_unstarted
-from retinue.run import Admitted, Run, no_guidance, storable
+from retinue.run import Admitted, Run, no_guidance
+from retinue.run_log import storable
 from retinue.run_state import RunState
 from retinue.standing import call_outcome
 from retinue.threads import briefly, ours

@@ -18,7 +18,8 @@ from pg import postgres_url  # noqa: F401  # a fixture
 from retinue.cli import main
 from retinue.events import RunFinished, decode
 from retinue.store.base import RunFilter
-from retinue.story import Node, Story
+from retinue.story import Story
+from retinue.story_nodes import Node
 from retinue.testing import ScriptedModel
 from retinue.types import Outcome
 from retinue.view.picture import MARKS, SPINNER, outline

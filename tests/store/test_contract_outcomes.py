@@ -14,7 +14,8 @@ from runlog import EVERY_CHECK, Log
 from retinue.events import ChildEnded, Event, StepStarted, ToolReturned
 from retinue.standing import shown
 from retinue.store.base import Left, RunFilter, RunRow, Store
-from retinue.story import Node, Story
+from retinue.story import Story
+from retinue.story_nodes import Node
 from retinue.types import Report, Shortfall, Usage
 
 LATER = 1_800_000_000.0

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from retinue.engine.copy_files import _is_the_same, made_ignored
 from retinue.engine.merge_diffs import _joined, _one_diff, conflicts
-from retinue.engine.worktrees import Conflict, MergePlan, _is_the_same, _made_ignored
+from retinue.engine.worktrees import Conflict, MergePlan
 from retinue.snapshots import Seen
 from retinue.types import FileState
 
@@ -64,7 +65,7 @@ def test_thirty_new_files_of_an_ignored_folder_are_named(tmp_path: Path, count: 
     project.mkdir()
     for n in range(count):
         (copy / "build" / f"{n:02}").write_text("x")
-    said = _made_ignored(
+    said = made_ignored(
         copy, project, {"build": Seen("ignored", 0, 0, "", 0, 0, 0), "kept": Seen("file", 0, 0, "", 0, 0, 0)}
     )
     if count == 30:

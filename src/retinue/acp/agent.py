@@ -25,7 +25,7 @@ from retinue.acp.servers import McpServer, can_be_used, handed_over
 from retinue.acp.session import EditorSession
 from retinue.app import Retinue
 from retinue.errors import RetinueError
-from retinue.run import new_id
+from retinue.run_ids import new_id
 from retinue.store.base import RunFilter, RunRow
 from retinue.view import words
 

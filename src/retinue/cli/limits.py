@@ -12,7 +12,8 @@ import time
 from retinue.app import Retinue
 from retinue.errors import ModelError
 from retinue.events import Event, LimitReached, LiveEvent
-from retinue.story import Node, Story
+from retinue.story import Story
+from retinue.story_nodes import Node
 from retinue.view import words
 
 SETTLED = 0.3

@@ -28,7 +28,7 @@ from retinue.events import (
     RunStarted,
 )
 from retinue.fold import fold
-from retinue.run import RunLog
+from retinue.run_log import RunLog
 from retinue.run_state import RunState
 from retinue.store.base import Store, Taken
 from retinue.types import ENDED, Report, Usage

@@ -39,7 +39,8 @@ from retinue.instructions import NestedInstructions
 from retinue.mcp.search import search_tool
 from retinue.mcp.tools import server_of
 from retinue.models.base import Model, lacking
-from retinue.run import Run, RunLog, SystemPrompt, always_over, no_guidance, not_recorded, storable
+from retinue.run import Run, SystemPrompt, always_over, no_guidance, not_recorded
+from retinue.run_log import RunLog, storable
 from retinue.run_state import RunState
 from retinue.skills import Skill
 from retinue.tools.base import Tool

@@ -27,7 +27,8 @@ from retinue.errors import Fenced, StoreError, ToolError, in_words, unwind
 from retinue.events import ChildStarted, MessageReceived
 from retinue.models.providers import providers_of
 from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, shown_bytes
-from retinue.run import Run, child_id
+from retinue.run import Run
+from retinue.run_ids import child_id
 from retinue.run_state import RunState
 from retinue.threads import briefly
 from retinue.types import (

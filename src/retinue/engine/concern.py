@@ -15,7 +15,8 @@ from retinue.authority.later import run_later, said_of
 from retinue.authority.rules import Asked, exact_rule
 from retinue.authority.secrets import secrets_in
 from retinue.engine.tree import RunTree
-from retinue.run import Run, storable
+from retinue.run import Run
+from retinue.run_log import storable
 from retinue.run_state import RunState
 from retinue.tools.base import Tool
 

@@ -11,7 +11,7 @@ from retinue.events import KNOWLEDGE_FIRST, ChildEnded, ChildStarted
 from retinue.models.prices import paid_for
 from retinue.report_facts import MOST_PROBLEMS
 from retinue.reports import digest_of, handed_up
-from retinue.run import RunLog
+from retinue.run_log import RunLog
 from retinue.run_state import RunState
 from retinue.types import Report, Shortfall, Usage
 from retinue.workspace import HOME

@@ -41,7 +41,7 @@ from retinue.events import (
     decode,
     encode,
 )
-from retinue.run import child_id
+from retinue.run_ids import child_id
 from retinue.types import Usage
 
 _APART = 1e-6

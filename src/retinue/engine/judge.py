@@ -24,7 +24,8 @@ from retinue.clock import say
 from retinue.errors import BudgetExhausted, in_words, unwind
 from retinue.events import ClaimsJudged, JudgedClaim
 from retinue.models.base import Model
-from retinue.run import Run, storable
+from retinue.run import Run
+from retinue.run_log import storable
 from retinue.small_call import complete, paying
 from retinue.types import Claim, ModelRequest, Reply, UserMessage
 from retinue.web.framing import frame

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from retinue.engine.resume import charge
+from retinue.engine.rebuild import charge
 from retinue.engine.tree import RunTree
 from retinue.errors import BudgetExhausted, NothingLeft
 from retinue.events import Event

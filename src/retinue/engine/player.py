@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from retinue.authority.flows import Concern
 from retinue.builtin_tools import DELEGATION_TOOLS, SKILL
@@ -20,9 +20,10 @@ from retinue.engine.answers import Answer
 from retinue.engine.compare import told_before, unordered
 from retinue.engine.config import Played
 from retinue.engine.record import OWN_CANCELS, STEADY, Order, Place, Record, place_of
+from retinue.engine.recorded_voice import AsideVoice, RecordedVoice
 from retinue.engine.run_guards import PlayedGuards, spoken_after
 from retinue.engine.workflow import Workflow
-from retinue.errors import BudgetExhausted, ModelError, ModelErrorKind, Refused, RetinueError, ToolError
+from retinue.errors import Refused, ToolError
 from retinue.events import (
     AnyEvent,
     ApprovalRequested,
@@ -31,7 +32,6 @@ from retinue.events import (
     ChildEnded,
     ChildStarted,
     ClaimsJudged,
-    ErrorRaised,
     GuardSpoke,
     HistoryPruned,
     LimitPassed,
@@ -46,20 +46,11 @@ from retinue.events import (
     ToolReturned,
 )
 from retinue.fold_results import courses
-from retinue.models.retry import LONGEST_WAIT
 from retinue.run import Closing, Run, SystemPrompt
 from retinue.run_state import RunState
 from retinue.tools.base import Preview, ShownCall, Tool, ToolContext, ToolResult
 from retinue.tools.skills import skill_tool
-from retinue.types import (
-    AgentSpec,
-    AssistantMessage,
-    ModelEvent,
-    ModelRequest,
-    Reply,
-    TextDelta,
-    Usage,
-)
+from retinue.types import AgentSpec, Usage
 from retinue.workspace import Files
 
 When = Literal["asked", "parked", "replied"]
@@ -184,7 +175,7 @@ class Player:
             duration_ms=report.duration_ms - before if report is not None else 0,
             cuts=self.record.cuts(run_id),
             short=self.record.short_of_time(run_id),
-            small=_Aside(began.model),
+            small=AsideVoice(began.model),
             summaries=(e for e in self.record.runs[run_id] if isinstance(e, HistoryPruned)),
             guidance=partial(_told_then, self.record.runs[run_id]),
             skill=self.played(skill_tool(())) if self._had_skills(began) else None,
@@ -469,75 +460,6 @@ class Player:
             self.workflow.inbox.ask_children(run)
 
 
-class RecordedVoice:
-    """The model of one run, as recorded."""
-
-    def __init__(self, player: Player, run_id: str, name: str, *, step: int) -> None:
-        self.player, self.run_id, self._name = player, run_id, name
-        self.step = step
-
-    @property
-    def name(self) -> str:
-        """A server that was not to be had at the start has said only then which model it has."""
-        if "," in self._name:  # a chain is known by all its names, and its report by who answered
-            return self._name
-        report = self.player.record.finished(self.run_id) if self.step else None
-        return report.model if report is not None and report.model else self._name
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        if self.player.deliver(self.run_id, self.step + 1, "parked"):  # asked with that, once it was over
-            raise ModelError("the limit then", kind="rate_limit", retry_after=LONGEST_WAIT + 1)
-        self.step += 1
-        found = self.player.record.replies(self.run_id).get(self.step)
-        if found is None:
-            if begun := self.player.record.begun_reply(self.run_id, self.step):
-                yield TextDelta(begun)
-            await self.player.end(self.run_id)
-            events = self.player.record.part(self.run_id)
-            error = next((e for e in events if isinstance(e, ErrorRaised)), None)
-            if error is not None:
-                raise _as_it_was(error)
-            report = self.player.record.finished(self.run_id)
-            if report is not None and report.ended_by == "budget" and report.incomplete:
-                raise BudgetExhausted(report.incomplete, run_id=self.run_id)  # while it was asked
-            if not self.player.stop(self.run_id):
-                raise ModelError("the record ends here", kind="protocol")
-            await asyncio.Event().wait()
-            return
-        # Before its turn: what a child comes to that a person asked meanwhile may come before this reply.
-        self.player.deliver(self.run_id, self.step, "asked", asks=True)
-        await self.player.order.turn(found)
-        self.player.cut(self.run_id, self.step)
-        if found.message.text:
-            yield TextDelta(found.message.text)
-        self.player.deliver(self.run_id, self.step, "asked")
-        said = partial(self.player.deliver, self.run_id, self.step, "replied")
-        if found.message.calls:
-            asyncio.get_running_loop().call_soon(said)
-        else:  # an answer may be the end of the run
-            said()
-        yield Reply(
-            message=AssistantMessage(
-                text=found.message.text, calls=found.message.calls, extra=found.message.extra
-            ),
-            usage=found.usage,
-            stop=found.stop,
-            model=found.model,
-            thinking=found.thinking,
-            effort=found.effort,
-        )
-
-
-class _Aside:
-    """In place of the small model: what it said is in what came of it, which is played back."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        yield Reply(message=AssistantMessage(text="…"), usage=Usage(), stop="end", model=self.name)
-
-
 def _read(tool: Tool, arguments: str) -> dict[str, Any] | None:
     try:
         return tool.parse(arguments)
@@ -591,10 +513,3 @@ def _told_then(log: Sequence[AnyEvent], path: str) -> tuple[str, str] | None:
     near = [file for file in told if path.startswith(file.rpartition("/")[0] + "/")]
     found = max(near, key=len, default=None)
     return None if found is None else (found, told[found])
-
-
-def _as_it_was(error: ErrorRaised) -> Exception:
-    """The recorded error, so that the log says the same of it again."""
-    if error.kind in get_args(ModelErrorKind):
-        return ModelError(error.message, kind=error.kind)  # pyright: ignore[reportArgumentType] # just checked
-    return type(error.kind, (RetinueError,), {})(error.message)

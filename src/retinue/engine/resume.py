@@ -10,17 +10,15 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from retinue.approvals import Authority
 from retinue.budget import Budget
 from retinue.delegate import AskedAgain
-from retinue.engine.build import build
 from retinue.engine.concern import handed_on
-from retinue.engine.elapsed import seconds_used
 from retinue.engine.ended import cut_with_process, is_told, stopped_from_above
 from retinue.engine.hand_over import ToWorkers, marks
+from retinue.engine.rebuild import as_of_today, charge, done_before, rebuilt
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import RunTree
 from retinue.engine.workbooks import kept_with_message
@@ -38,12 +36,13 @@ from retinue.events import (
 )
 from retinue.fold import apply, fold
 from retinue.guards import Looked
-from retinue.run import Run, SystemPrompt, storable
-from retinue.run_state import Before, RunState
+from retinue.run import Run
+from retinue.run_log import storable
+from retinue.run_state import RunState
 from retinue.store.base import Store
 from retinue.threads import undisturbed
 from retinue.tools.sheets import Workbook
-from retinue.types import ENDED, AgentSpec, Image, Report, Shortfall, Usage
+from retinue.types import ENDED, Image, Report, Shortfall
 
 if TYPE_CHECKING:
     from retinue.engine.workflow import Workflow
@@ -177,9 +176,9 @@ async def _root_again(workflow: Workflow, found: Past, ended: frozenset[str]) ->
     budget = tree.config.root_budget(began.spec)
     tree.slots.resize(budget.limits.concurrency or tree.config.settings.delegation.concurrency)
     charge(tree, budget, state, state.before)
-    authority = _as_of_today(tree, tree.config.root_authority(began.spec), began.spec)
+    authority = as_of_today(tree, tree.config.root_authority(began.spec), began.spec)
     await workflow.isolation.prepare(tree.root_id, began.spec, None)
-    built = _rebuild(workflow, state, None, authority, budget)
+    built = rebuilt(workflow, state, None, authority, budget)
     await workflow.inbox.open(old=found.signal, ended=ended)
     return built
 
@@ -365,10 +364,10 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
     # What it used is charged already; what it may still use is held back again.
     needed = tree.config.turns_needed(state.started.spec, state.started.depth, state.max_turns)
     alone = Budget(began.reserved)
-    charge(tree, alone, state, _before(state, len(state.asked_again)), paid=False)
+    charge(tree, alone, state, done_before(state, len(state.asked_again)), paid=False)
     budget = parent.budget.adopt(began.reserved, name=began.agent, past=alone, turns=needed)
-    authority = _as_of_today(tree, parent.authority.narrow(state.started.spec), state.started.spec)
-    run, resources = _rebuild(workflow, state, parent, authority, budget)
+    authority = as_of_today(tree, parent.authority.narrow(state.started.spec), state.started.spec)
+    run, resources = rebuilt(workflow, state, parent, authority, budget)
     written: asyncio.Future[None] | None = None
     if state.status in ENDED:  # the others were taken with their root
         written = run.log.write(RunResumed, **_here(tree.config.owner))
@@ -395,8 +394,8 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
     budget = parent.budget.carve(spec.limits, name=spec.name, turns=needed)
     try:
         tree.logs[run_id] = events
-        authority = _as_of_today(tree, parent.authority.narrow(spec), spec)
-        run, resources = _rebuild(workflow, state, parent, authority, budget)
+        authority = as_of_today(tree, parent.authority.narrow(spec), spec)
+        run, resources = rebuilt(workflow, state, parent, authority, budget)
         parent.budget.admit_child()
         lacked = Shortfall() if asked.by_person else parent.state.lacked_by(run_id)
         taken_up = run.log.stamp(RunResumed, **_here(config.owner))
@@ -436,16 +435,6 @@ def check_goes_on(parent: Run) -> None:
     """Refuse what is begun below a run that ends: nobody would stop it. Asked after the last `await`."""
     if parent.is_ending:
         raise ToolError(f"{parent.id} ends, and nothing is started below it any more")
-
-
-def _as_of_today(tree: RunTree, authority: Authority, spec: AgentSpec) -> Authority:
-    """An agent that sees its workspace alone by now does so in runs that began before.
-
-    Older logs do not say what their agents see.
-    """
-    known = tree.config.agents.get(spec.name)
-    alone = known is not None and known.files == "workspace"
-    return replace(authority, project=False) if alone else authority
 
 
 async def _go_on(
@@ -504,63 +493,3 @@ async def _background(workflow: Workflow, run: Run) -> None:
                 continue
             why = f"it could not be taken up again: {in_words(error)}"
             await workflow.children.tell(run, workflow.tree.end_lost(run, child, why), began)
-
-
-def _rebuild(
-    workflow: Workflow, state: RunState, parent: Run | None, authority: Authority, budget: Budget
-) -> tuple[Run, RunResources]:
-    """A run from its log."""
-    began = state.started
-    if began is None:
-        raise RunError("the log has no beginning")
-    return build(
-        workflow,
-        began.run_id,
-        parent,
-        workflow.tree.config.with_headers(began.spec),
-        authority=authority,
-        budget=budget,
-        state=state,
-        label=began.label,
-        system=SystemPrompt(text=began.system, parts=began.parts),
-        model=workflow.tree.config.model_of(began.spec, parent.model if parent else None, state.model),
-        used=seconds_used(began.run_id, workflow.tree.logs),
-    )
-
-
-def _before(state: RunState, pieces: int) -> Before:
-    """What a child had done when it was asked for the time after so many."""
-    return state.asked_again[pieces - 1] if pieces else Before()
-
-
-def _spent(tree: RunTree, run_id: str, usage: Usage) -> float:
-    """What a child and those below it are known to have cost, also where one of their prices is unknown."""
-    state = tree.past.get(run_id)
-    if usage.cost is not None or state is None:
-        return usage.cost or 0.0
-    below = (_spent(tree, child, ended.usage) for child, ended in state.ended.items())
-    return state.spent + sum(below)
-
-
-def charge(tree: RunTree, budget: Budget, state: RunState, before: Before, *, paid: bool = True) -> None:
-    """Count what a run used by itself, and what all those below it did. Of what was `before`, its price
-    alone, and not even that unless it is `paid` from this budget."""
-    budget.charge("turns", state.turns - before.turns)
-    budget.charge("input_tokens", state.usage.input_tokens - before.usage.input_tokens)
-    budget.charge("output_tokens", state.usage.output_tokens - before.usage.output_tokens)
-    budget.charge("cost", state.spent - (0.0 if paid else before.spent))
-    for run_id, child in state.children.items():
-        past, ended = tree.past.get(run_id), state.ended.get(run_id)
-        done, asked = before.children.get(run_id, 0), state.pieces[run_id]
-        if done == asked and ended is not None:
-            budget.charge("cost", _spent(tree, run_id, ended.usage) if paid else 0.0)
-            continue
-        done = min(done, asked - 1)  # what had not ended by then counts as well
-        budget.charge("children", asked - done)
-        budget.charge("agent_calls", int(child.as_tool and not done))
-        if past is not None:
-            part = budget.adopt(child.reserved, name=child.agent)
-            charge(tree, part, past, _before(past, done), paid=paid)
-            part.release()
-            # To shorten its report for its parent: that is in the parent's log, and in no child's.
-            budget.charge_usage(state.telling.get(run_id, Usage()))

@@ -26,7 +26,8 @@ from retinue.engine.preview import preview_of
 from retinue.engine.tree import RunTree
 from retinue.errors import BudgetExhausted, in_words, unwind
 from retinue.events import CallReviewed
-from retinue.run import Run, storable
+from retinue.run import Run
+from retinue.run_log import storable
 from retinue.small_call import complete, paying
 from retinue.tools.base import Tool
 from retinue.types import ModelRequest, Reply, ToolCall, UserMessage

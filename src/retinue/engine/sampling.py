@@ -15,7 +15,8 @@ from retinue.engine.inquiries import MOST_ASKED, inquire
 from retinue.engine.questions import Questions
 from retinue.errors import BudgetExhausted, Refused, ToolError, in_words, unwind
 from retinue.events import ModelSampled
-from retinue.run import Run, storable
+from retinue.run import Run
+from retinue.run_log import storable
 from retinue.small_call import complete, paying
 from retinue.tools.base import FormQuestion, SampleRequest, Tool
 from retinue.types import AssistantMessage, ModelRequest, Reply, ToolCall, UserMessage

@@ -13,7 +13,7 @@ import msgspec
 
 from retinue.errors import StoreError
 from retinue.events import now
-from retinue.run import new_id
+from retinue.run_ids import new_id
 from retinue.store.base import KeptFile, Store
 from retinue.tools.sheets import Workbook, latest
 

@@ -34,7 +34,8 @@ from retinue.errors import Fenced, StoreError, Withdrawn
 from retinue.events import Event, GuardSpoke
 from retinue.guards import Looked
 from retinue.loop import run_agent
-from retinue.run import Run, storable
+from retinue.run import Run
+from retinue.run_log import storable
 from retinue.run_state import RunState
 from retinue.threads import undisturbed
 from retinue.types import AgentSpec, Image, Message, Report

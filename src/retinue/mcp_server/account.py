@@ -23,7 +23,8 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
-from retinue.story import Node, Story
+from retinue.story import Story
+from retinue.story_nodes import Node
 from retinue.types import ENDED, Claim, Report, Source
 
 MOST_TEXT = 60_000

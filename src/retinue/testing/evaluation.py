@@ -25,7 +25,7 @@ from retinue.errors import ConfigError, told
 from retinue.given import own_attachments
 from retinue.map_batch import MapItem
 from retinue.parameters import check, listed, shown
-from retinue.run import new_id
+from retinue.run_ids import new_id
 from retinue.run_options import RunWith, for_many_runs
 from retinue.same_work import work_digest
 from retinue.testing.eval_cases import EvalCase, EvalRun, EvalVerdict, expected, first_line

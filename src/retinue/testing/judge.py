@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
 from retinue.app import Retinue
-from retinue.run import batch_run_id
+from retinue.run_ids import batch_run_id
 from retinue.run_options import RunWith
 from retinue.testing.eval_cases import EvalRun, EvalVerdict
 from retinue.types import AgentSpec, ModelGiven

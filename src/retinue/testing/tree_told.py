@@ -21,7 +21,8 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
-from retinue.story import Node, Story
+from retinue.story import Story
+from retinue.story_nodes import Node
 from retinue.types import NotRun, Outcome, Report, Usage
 
 REFUSED: frozenset[NotRun] = frozenset({"denied", "forbidden", "rejected", "unattended"})

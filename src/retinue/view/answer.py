@@ -11,7 +11,8 @@ import sys
 from collections import Counter
 from typing import Any
 
-from retinue.story import Call, Node, Story
+from retinue.story import Story
+from retinue.story_nodes import Call, Node
 from retinue.types import Outcome, Report, Source, Verdict
 from retinue.view import words
 from retinue.view.commands import command

@@ -28,7 +28,8 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
-from retinue.story import Node, Story
+from retinue.story import Story
+from retinue.story_nodes import Node
 from retinue.view import words
 from retinue.view.commands import command
 from retinue.view.notes import noted

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from retinue.events import ApprovalRequested
-from retinue.story import Call, Node, Story
+from retinue.story import Story
+from retinue.story_nodes import Call, Node
 from retinue.types import Outcome, Usage
 from retinue.view import words
 from retinue.view.paint import Line, cells, cut, fit, width_of, wrap

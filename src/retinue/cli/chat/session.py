@@ -14,7 +14,8 @@ from retinue.cli.opening import rows_of_folder, same_folder
 from retinue.errors import ConfigError
 from retinue.events import AnyEvent, Event, LiveEvent, MessageReceived, RunResumed, RunStarted
 from retinue.store.base import RunRow
-from retinue.story import Node, Story
+from retinue.story import Story
+from retinue.story_nodes import Node
 from retinue.types import Effort, Report
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class ChatSession:
         return "begun"
 
     async def _begin(self, text: str, attachments: Sequence[Attached]) -> None:
-        from retinue.run import new_id
+        from retinue.run_ids import new_id
 
         self.run_id = new_id()  # known before the first event of it is heard
         try:

@@ -17,7 +17,7 @@ from retinue.view.picture import MARKS
 
 if TYPE_CHECKING:
     from retinue.cli.chat.talk import Talk
-    from retinue.story import Node
+    from retinue.story_nodes import Node
 
 T = TypeVar("T")
 Work = Callable[["Talk", str], Awaitable[None]]
