@@ -6,6 +6,7 @@ without it, and nobody would know why. Agents of files are read by `agents`, whi
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
@@ -20,7 +21,16 @@ from retinue.parameters import listed, shown
 from retinue.tools.base import Tool, as_tool
 from retinue.tools.schemas import schema_fault
 from retinue.tools.sheets import Workbook
-from retinue.types import AgentSpec, AssistantMessage, Image, Message, ToolMessage, ToolNames, UserMessage
+from retinue.types import (
+    AgentSpec,
+    AssistantMessage,
+    Image,
+    Limits,
+    Message,
+    ToolMessage,
+    ToolNames,
+    UserMessage,
+)
 
 
 def check_approve(approve: object) -> None:
@@ -159,13 +169,21 @@ def check_agent(
         if fault is not None:
             raise ConfigError(f"{field} of {spec.name} is no usable JSON schema: {fault}")
     for field in ("max_turns", "max_tokens", "timeout"):
-        number = getattr(spec, field)
-        if number is not None and not number > 0:
-            raise ConfigError(f"{field} of {spec.name} is {number}", fix="give more than 0, or None")
-    for field in spec.limits.__struct_fields__:
-        number = getattr(spec.limits, field)
-        if number is not None and number < 0:
-            raise ConfigError(f"limits.{field} of {spec.name} is {number}", fix="give 0 or more, or None")
+        check_limit(f"{field} of {spec.name}", getattr(spec, field))
+    check_limits(spec.limits, f" of {spec.name}")
+
+
+def check_limits(limits: Limits, whose: str = "") -> None:
+    """Raise for a limit that nothing can be done within. No children at all is one to work with."""
+    for field in limits.__struct_fields__:
+        check_limit(f"limits.{field}{whose}", getattr(limits, field), none_at_all=field == "children")
+
+
+def check_limit(what: str, number: float | None, *, none_at_all: bool = False) -> None:
+    if number is None or 0 < number < math.inf or (none_at_all and number == 0):
+        return
+    least = "0 or more" if none_at_all else "more than 0"
+    raise ConfigError(f"{what} is {number}", fix=f"give {least}, or None for no limit")
 
 
 def _check_tool(name: str, where: str, known: Collection[str], others: Callable[[], Collection[str]]) -> None:

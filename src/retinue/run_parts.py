@@ -14,7 +14,7 @@ import msgspec
 
 from retinue.engine.config import WorkflowConfig, least
 from retinue.errors import ConfigError
-from retinue.given import check_agent, own_tools, with_inner
+from retinue.given import check_agent, check_limits, own_tools, with_inner
 from retinue.parameters import shown
 from retinue.run_log import storable
 from retinue.threads import briefly
@@ -104,6 +104,8 @@ class GivenToRun:
     def __post_init__(self) -> None:
         if not isinstance(cast("Any", self.limits), Limits | None):
             raise TypeError(f"limits is {shown(self.limits)}: write Limits(…)")
+        if self.limits is not None:
+            check_limits(self.limits)
 
     def made(self, spec: AgentSpec) -> tuple[AgentSpec, tuple[str, ...]]:
         """The agent with these, and which of its fields are others now."""

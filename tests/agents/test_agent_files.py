@@ -472,7 +472,7 @@ NAMES = st.lists(st.from_regex(r"my_[a-z0-9]{1,8}", fullmatch=True), unique=True
     turns=st.none() | st.integers(1, 1000),
     temperature=st.none() | st.floats(0, 2),
     summary=st.none() | TEXT,
-    cost=st.none() | st.floats(0, 100),
+    cost=st.none() | st.floats(0.01, 100),
     timeout=st.none() | st.integers(1, 1000).map(float),
 )
 def test_a_rendered_spec_reads_back_the_same(

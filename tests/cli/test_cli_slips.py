@@ -289,3 +289,33 @@ def test_the_address_of_a_server_as_a_model_says_what_is_missing(
     ended = invoke("ask", "hi", "--model", served.openai_url.removeprefix("http://"))
     assert ended.code == 2
     assert f"for a server write {served.openai_url};" in ended.err
+
+
+WHOLE, MORE = "it has to be a whole number", "it has to be 1 or more"
+NUMBERS = [
+    (("run", "general", "hi"), "--max-turns", "0", MORE),
+    (("run", "general", "hi"), "--max-turns", "-3", MORE),
+    (("run", "general", "hi"), "--max-turns", "many", WHOLE),
+    (("ask", "hi"), "--max-turns", "1.5", WHOLE),
+    (("ask", "hi"), "--max-cost", "0", "it has to be greater than 0"),
+    (("ask", "hi"), "--max-cost", "inf", "it has to be greater than 0, and finite"),
+    (("ask", "hi"), "--max-cost", "much", "it has to be a number"),
+    (("runs", "resume", "last"), "--max-turns", "0", MORE),
+    (("runs", "list"), "--limit", "0", MORE),
+    (("runs", "fork", "last"), "--at", "0", MORE),
+    (("map", "general", "-"), "--concurrency", "0", MORE),
+    (("serve",), "--port", "70000", "it has to be 65535 or less"),
+    (("ask", "hi"), "--timeout", "0", "is no time"),
+    (("ask", "hi"), "--timeout", "-5", "cannot be understood"),
+]
+
+
+@pytest.mark.parametrize(("words", "option", "value", "said"), NUMBERS)
+def test_a_number_that_an_option_does_not_take_is_named_with_what_it_has_to_be(
+    invoke: Invoke, words: tuple[str, ...], option: str, value: str, said: str
+) -> None:
+    ended = invoke(*words, option, value)
+    assert ended.code == 2
+    assert option in ended.err
+    assert value in ended.err
+    assert said in ended.err

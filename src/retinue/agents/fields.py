@@ -235,15 +235,18 @@ def _memory(value: YamlValue, reading: _Reading) -> bool:
     return _flag(value, reading)
 
 
-def _number(low: float, high: float, *, whole: bool = False) -> Convert:
+def _number(low: float, high: float, *, whole: bool = False, above: bool = False) -> Convert:
+    """`above`: not the lowest itself."""
+
     def convert_number(value: YamlValue, reading: _Reading) -> int | float:
         data = value.data
         kinds = (int,) if whole else (int, float)
         if isinstance(data, bool) or not isinstance(data, kinds) or not math.isfinite(data):
             kind = "a whole number" if whole else "a number"
             raise Invalid(f"must be {kind}, not {value.raw[:40]!r}", line=value.line)
-        if not low <= data <= high:
-            raise Invalid(f"is {data}; the limit is {low:g} to {high:g}", line=value.line)
+        if not low <= data <= high or (above and data == low):
+            least = f"more than {low:g}, up" if above else f"{low:g}"
+            raise Invalid(f"is {data}; the limit is {least} to {high:g}", line=value.line)
         return data
 
     return convert_number
@@ -460,7 +463,7 @@ LIMITS: dict[str, Convert] = {
     "turns": _number(1, 100_000, whole=True),
     "input_tokens": _number(1, 10**12, whole=True),
     "output_tokens": _number(1, 10**12, whole=True),
-    "cost": _number(0, 10**6),
+    "cost": _number(0, 10**6, above=True),
     "seconds": _duration,
     "children": _number(0, 10_000, whole=True),
     "concurrency": _number(1, 1000, whole=True),

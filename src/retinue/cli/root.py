@@ -82,10 +82,33 @@ def _complain(line: str, code: int) -> int:
     return code
 
 
+_BOUNDS = {
+    "greater_than_equal": "has to be {ge:g} or more",
+    "less_than_equal": "has to be {le:g} or less",
+    "int_parsing": "has to be a whole number",
+    "int_from_float": "has to be a whole number",
+    "float_parsing": "has to be a number",
+}
+"""What is said of a value of an option that is none, by the kind of what is wrong with it."""
+
+
 def _usage_line(error: typer.TyperException) -> str:
     context: Any = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "retinue"
-    return f"{' '.join(error.format_message().split())} ('{path} --help' shows how)"
+    said = _wrong_number(error) or " ".join(error.format_message().split())
+    return f"{said} ('{path} --help' shows how)"
+
+
+def _wrong_number(error: typer.TyperException) -> str:
+    """Which option, which value, and what it has to be, where a number is wrong; empty if it is otherwise."""
+    faults: Any = getattr(error.__cause__, "errors", None)
+    option: Any = getattr(error, "param", None)
+    if faults is None or option is None:
+        return ""
+    fault: dict[str, Any] = faults()[0]
+    bound = _BOUNDS.get(fault["type"])
+    told = bound and f"{option.get_error_hint()} {fault['input']}: it {bound.format(**fault.get('ctx', {}))}"
+    return told or ""
 
 
 def build(first: list[str]) -> Any:

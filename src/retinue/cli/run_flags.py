@@ -6,6 +6,7 @@ as one `RunFlags`. What each option is called and what its help says is in `opti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -91,8 +92,10 @@ def limits_of(
     from retinue.cli.units import seconds
     from retinue.errors import ConfigError
 
-    if max_cost is not None and max_cost <= 0:
-        raise ConfigError(f"--max-cost {max_cost:g}: it has to be greater than 0", fix="for example 0.50")
+    if max_cost is not None and not 0 < max_cost < math.inf:
+        raise ConfigError(
+            f"--max-cost {max_cost:g}: it has to be greater than 0, and finite", fix="for example 0.50"
+        )
     found: dict[str, Any] = {
         "limits.max_turns": max_turns,
         "limits.max_cost": max_cost,

@@ -313,9 +313,9 @@ class LimitsGiven(Given):
     turns: int | None = Field(default=None, ge=1, le=2**53)
     input_tokens: int | None = Field(default=None, ge=1, le=2**53)
     output_tokens: int | None = Field(default=None, ge=1, le=2**53)
-    cost: float | None = Field(default=None, gt=0, description="US dollars")
-    seconds: float | None = Field(default=None, gt=0, description="time at work")
-    children: int | None = Field(default=None, ge=1, le=2**53)
+    cost: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="US dollars")
+    seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="time at work")
+    children: int | None = Field(default=None, ge=0, le=2**53)
     concurrency: int | None = Field(default=None, ge=1, le=2**53)
 
 

@@ -128,6 +128,12 @@ class Setting:
 
     def convert(self, value: Any) -> Any:
         """The value as it is used. Raises `ValueError` that says what it must be."""
+        found = self._converted(value)
+        if isinstance(found, float) and not math.isfinite(found):
+            raise ValueError(f"must be {self.in_words()}, and finite")
+        return found
+
+    def _converted(self, value: Any) -> Any:
         if isinstance(value, float) and math.isnan(value):
             raise ValueError(f"must be {self.in_words()}")
         if isinstance(value, list) and value in ([word] for word in self._words()):

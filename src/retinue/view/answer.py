@@ -104,7 +104,7 @@ def _going_on(report: Report, node: Node | None) -> str:
     elif report.depth:
         more = " --message TEXT"  # a child goes on when it is asked again
     elif ended == "budget":
-        what = "with a higher limit it goes on"
+        what = "once that is set right, go on with"
     elif node is not None and node.failure_kind == "not_found":  # the same model would be missing again
         more = " --model PROVIDER:MODEL"
     return f"  {what}: {command(f'runs resume {run_id}{more}')}"
