@@ -25,6 +25,7 @@ from retinue.agents.missing import unusable
 from retinue.assembly import Services
 from retinue.engine.approve_function import Approve, ApproveFunction
 from retinue.engine.config import Answering, WorkflowConfig, shown_before
+from retinue.engine.isolation import settle_copies
 from retinue.engine.listeners import Listeners
 from retinue.engine.outbox import AnswerGiven, Outbox
 from retinue.engine.owners import Owners
@@ -224,7 +225,13 @@ class Instance(Generic[Deps]):
             publish=self._publish,
             reload=self.reload,
             taking_up=self._workflows.taking_up,
+            ended=self._settle_copies,
         )
+
+    async def _settle_copies(self, root_id: str) -> None:
+        """After the end of a workflow that its own process could not write."""
+        worktrees, undo = self.services.worktrees, self.settings.undo
+        await settle_copies(worktrees, self.store, root_id, undo, self._publish)
 
     def _publish(self, event: LiveEvent) -> None:
         """What is written here to the log of a workflow. Of one that is followed, its log tells."""

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from projects import project
-from test_isolation import children, opened
+from test_isolation import children, git, opened
 
 from retinue.app import Retinue
 from retinue.cli import main
-from retinue.events import AnyEvent, CopyLeft
+from retinue.events import AnyEvent, CopyLeft, StepStarted
 from retinue.fold import fold
-from retinue.testing.scripted import call
+from retinue.testing.scripted import Step, call
 from retinue.types import ModelRequest
 
 WRITES = [call("write", path="new.txt", content="n"), call("edit", path="main.py", old="one", new="two")]
@@ -158,3 +158,63 @@ def test_what_an_earlier_version_left_in_a_copy_is_listed_as_unmerged(
     shutil.rmtree(tmp_path / "runs.db-worktrees")
     assert main(["runs", "list", "--json", "--db", db]) == 0
     assert json.loads(capsys.readouterr().out)["unmerged"] == 0
+
+
+async def interrupted(folder: Path, *todo: Any) -> str:
+    """A workflow whose process is gone while its child was at work in its copy, after it had done this."""
+    gate = asyncio.Event()
+    steps = {
+        "TASK": [*todo, Step(text="never", gate=gate)],
+        "PLAY boss": [call("coder", prompt="TASK")],
+    }
+    async with opened(folder, steps) as retinue:
+        root = await retinue.start("boss", "go")
+        async for event in retinue.watch(root):
+            if isinstance(event, StepStarted) and event.depth == 1 and event.step == len(todo) + 1:
+                break
+        await retinue.leave()
+    return root
+
+
+@pytest.mark.parametrize("with_git", [True, False])
+async def test_what_an_interrupted_child_left_in_its_copy_is_told_when_another_process_cancels_it(
+    tmp_path: Path, with_git: bool
+) -> None:
+    folder = project(tmp_path / "p", git=with_git)
+    root = await interrupted(folder, *WRITES)
+    async with opened(folder, {}) as retinue:
+        assert await retinue.cancel(root)
+        assert await counts(retinue, root) == {"boss": (0, 1), "coder": (1, 1)}
+        assert told(await retinue.store.events(root)) == [(2, 1)]
+        shutil.rmtree(tmp_path / "runs.db-worktrees")
+        (left,) = await retinue.changes.not_in_project(root, retinue.services.worktrees)
+        assert (left.agent, left.files, bool(left.branch), left.path) == ("coder", 2, with_git, "")
+
+
+async def test_the_copy_of_an_interrupted_child_that_changed_nothing_goes_when_it_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    folder = project(tmp_path / "p")
+    root = await interrupted(folder, call("read", path="main.py"))
+    async with opened(folder, {}) as retinue:
+        worktrees = retinue.services.worktrees
+        assert len(worktrees.all()) == 1
+        rows = await retinue.changes.with_old_copies(await retinue.runs(), worktrees)
+        assert [(row.outcome, row.unmerged) for row in rows] == [("interrupted", 0)] * 2
+        assert await retinue.cancel(root)
+        assert worktrees.all() == []
+        assert await counts(retinue, root) == {"boss": (0, 0), "coder": (0, 0)}
+        rows = await retinue.changes.with_old_copies(await retinue.runs(), worktrees)
+        assert [row.unmerged for row in rows] == [0, 0]
+    assert "retinue" not in git(folder, "branch")
+
+
+async def test_a_copy_stays_while_only_its_child_is_cancelled_and_the_workflow_may_go_on(
+    tmp_path: Path,
+) -> None:
+    folder = project(tmp_path / "p")
+    root = await interrupted(folder, call("read", path="main.py"))
+    async with opened(folder, {}) as retinue:
+        (child,) = [row.run_id for row in await retinue.store.tree(root) if row.parent_id]
+        assert await retinue.cancel(child)
+        assert len(retinue.services.worktrees.all()) == 1

@@ -26,9 +26,11 @@ from retinue.engine.preview import UNSEEN
 from retinue.engine.tree import RunTree
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import Refused, ToolError
-from retinue.events import AnyEvent, CopyLeft, next_event
+from retinue.events import AnyEvent, CopyLeft, RunResumed, RunStarted, next_event
 from retinue.git import GitFailed
 from retinue.run import Closing, CopyWork, Run
+from retinue.settings import UndoSettings
+from retinue.store.base import Store
 from retinue.threads import to_its_end, undisturbed
 from retinue.tools.base import Admit, Preview, ShownCall, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
@@ -145,22 +147,11 @@ class Isolation:
         return Closing(text=text, files=tuple(change.path for change in changes), work=work)
 
     async def sweep(self) -> None:
-        """At the end of the workflow: copies that nothing was changed in go, the others are kept."""
-        worktrees = self._config.worktrees
-        if worktrees is not None and self._config.recorded is None:
-            await to_its_end(self._sweep, worktrees)
-
-    def _sweep(self, worktrees: Worktrees) -> None:
-        settings = self._config.settings.undo
-        copies = [copy for copy in worktrees.all() if copy.root_id == self._tree.root_id]
-        # Copies of copies first: nothing of theirs keeps the one they were made of.
-        for copy in sorted(copies, key=lambda copy: len(worktrees.above(copy)), reverse=True):
-            try:
-                changes, left_out = worktrees.changes(copy, settings)
-                if not changes and not left_out:
-                    worktrees.clear(copy, settings)
-            except Exception as error:  # it stays, and is listed
-                log.warning("the copy of the project of %s was kept: %s", copy.run_id, error)
+        """At the end of the workflow."""
+        worktrees, config = self._config.worktrees, self._config
+        if worktrees is not None and config.recorded is None:
+            undo, root_id = config.settings.undo, self._tree.root_id
+            await settle_copies(worktrees, config.store, root_id, undo, config.publish)
 
     # -- merging ---------------------------------------------------------------------
 
@@ -266,6 +257,43 @@ class Isolation:
                 raise ToolError(f"not merged: {concern.why}. Call {MERGE} again: a person is asked")
 
         return merged(worktrees, copy, settings, rest=rest, check=check, withheld=withheld)
+
+
+async def settle_copies(
+    worktrees: Worktrees,
+    store: Store,
+    root_id: str,
+    settings: UndoSettings,
+    publish: Callable[[AnyEvent], None],
+) -> None:
+    """At the end of a workflow: copies that nothing was changed in go. What is in the others is in the logs
+    of their runs, also of those that came to no end of their own."""
+    copies = [copy for copy in await asyncio.to_thread(worktrees.all) if copy.root_id == root_id]
+    # Copies of copies first: nothing of theirs keeps the one they were made of.
+    for copy in sorted(copies, key=lambda copy: len(worktrees.above(copy)), reverse=True):
+        try:
+            work = await to_its_end(_work_in, worktrees, copy, settings)
+            events = await store.events(root_id, run_id=copy.run_id) if work is not None else ()
+            for event in () if work is None or _has_told(events) else left_since(events, work):
+                await store.append([event])
+                publish(event)
+        except Exception as error:  # it stays, and is listed
+            log.warning("the copy of the project of %s was kept: %s", copy.run_id, error)
+
+
+def _has_told(events: Sequence[AnyEvent]) -> bool:
+    """Whether a log says what is in the copy of its run since that was last at work."""
+    said = (e for e in reversed(events) if isinstance(e, CopyLeft | RunResumed | RunStarted))
+    return isinstance(next(said, None), CopyLeft)
+
+
+def _work_in(worktrees: Worktrees, copy: Copy, settings: UndoSettings) -> CopyWork | None:
+    """What is in a copy and not in the project; the copy goes if that is nothing."""
+    changes, left_out = worktrees.changes(copy, settings)
+    if not changes and not left_out:
+        worktrees.clear(copy, settings)
+        return None
+    return CopyWork(branch=copy.branch, files=len(changes), left_out=len(left_out))
 
 
 def left_since(log: Sequence[AnyEvent], work: CopyWork) -> list[CopyLeft]:

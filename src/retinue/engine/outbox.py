@@ -55,7 +55,8 @@ class AnswerGiven(Struct, frozen=True, kw_only=True):
 
 class Outbox:
     """`shown` says whether anybody works on a workflow; `publish` tells of what is written here; `reload`
-    reads the settings again, which an answer may have changed."""
+    reads the settings again, which an answer may have changed; `ended` does what is done when a workflow has
+    ended."""
 
     def __init__(
         self,
@@ -66,9 +67,10 @@ class Outbox:
         publish: Callable[[LiveEvent], None],
         reload: Callable[[], object],
         taking_up: Callable[[str], AbstractAsyncContextManager[None]],
+        ended: Callable[[str], Awaitable[None]],
     ) -> None:
         self._store, self._owners, self._shown, self._publish = store, owners, shown, publish
-        self._taking_up, self._reload = taking_up, reload
+        self._taking_up, self._reload, self._ended = taking_up, reload, ended
 
     async def row(self, run_id: str) -> RunRow:
         row = await self._store.run(run_id)
@@ -101,6 +103,8 @@ class Outbox:
             return
         for event in await end(self._store, row.root_id, row.run_id, reason, taken=taken):
             self._publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
+        if row.parent_id is None:
+            await self._ended(row.root_id)
 
     async def answer(
         self, approval_id: str, decision: Decision, *, reason: str, arguments: str | None, by: str

@@ -238,18 +238,20 @@ class WorkflowChanges:
         here = [
             _unmerged(copy, plan, worktrees)
             for copy, plan in found.values()
-            if plan.going or plan.conflicts or plan.left_out or copy.run_id in known
+            if _has_work(plan) or copy.run_id in known
         ]
         return here + [await self._elsewhere(each) for name, each in known.items() if name not in found]
 
     async def with_old_copies(self, rows: Sequence[RunRow], worktrees: Worktrees) -> list[RunRow]:
-        """Rows of a list, in which work counts too that an earlier version left: its log does not tell, and
-        the copy is here."""
+        """Rows of a list, in which work counts too of which no log tells, and the copy is here: an earlier
+        version left it, or the process is gone."""
         ended = {row.run_id for row in rows if row.outcome not in OPEN and not row.unmerged}
         found: dict[str, int] = {}
         for copy in await asyncio.to_thread(worktrees.all) if ended else ():
             those = {copy.root_id, copy.run_id, *(each.run_id for each in worktrees.above(copy))} & ended
-            if those and not await self._is_told(copy):
+            if not those or await self._is_told(copy):
+                continue
+            if _has_work(await to_its_end(self._plan, copy, worktrees)):
                 found.update((run_id, found.get(run_id, 0) + 1) for run_id in those)
         return [
             msgspec.structs.replace(row, unmerged=found[row.run_id]) if row.run_id in found else row
@@ -386,6 +388,10 @@ def _below_row(rows: Sequence[RunRow], run_id: str) -> list[RunRow]:
             inside.add(row.run_id)
             found.append(row)
     return found
+
+
+def _has_work(plan: MergePlan) -> bool:
+    return bool(plan.going or plan.conflicts or plan.left_out)
 
 
 def _same_folder(one: str, other: str) -> bool:
