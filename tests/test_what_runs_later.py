@@ -7,11 +7,11 @@ import shutil
 import subprocess
 from os.path import normpath
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from retinue import AgentSpec, Retinue
+from retinue import AgentSpec, Retinue, tool
 from retinue.authority.later import PLACES, run_later
 from retinue.engine.answers import Answer
 from retinue.events import ApprovalRequested
@@ -105,6 +105,82 @@ async def test_the_file_that_instructions_of_a_folder_are_a_link_to_is_meant_too
     assert "sub/AGENTS.md says what agents are told in later runs" in reason
 
 
+WIDE = [
+    "write(docs/**)",
+    "write(**/config)",
+    "write(*/*/.g?t/**)",
+    "effect:write(docs/**)",
+    "*(docs/)",
+    "write(docs/*)",
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        ("docs/theme/.git/config", "write(docs/theme/.git/config)"),
+        ("docs/theme/.git/hooks/pre-commit", "write(docs/**/.git/**)"),
+        ("docs/theme/.git", "write(docs/*/.git)"),
+        ("docs/.mcp.json", "write(docs/.mcp.json)"),
+        ("docs/.claude/settings.json", "write(docs/.claude/)"),
+        ("docs/AGENTS.md", "write(**/AGENTS.md)"),
+        ("docs/.claude/AGENTS.md", "write(docs/.claude/AGENTS.md)"),
+    ],
+)
+async def test_a_rule_about_a_folder_means_what_runs_later_there_only_if_it_says_its_name(
+    tmp_path: Path, path: str, rule: str
+) -> None:
+    (reason,) = await asked(tmp_path, path, settings={"approvals.allow": WIDE})
+    assert f"{path} says what" in reason
+    assert await asked(tmp_path, path, settings={"approvals.allow": [rule]}) == []
+    absolute = rule.replace("(", f"({tmp_path}/")
+    assert await asked(tmp_path, path, settings={"approvals.allow": [absolute]}) == []
+    assert await asked(tmp_path, "docs/deep/plain.md", settings={"approvals.allow": WIDE}) == []
+
+
+@pytest.mark.parametrize(
+    "rule", ["write(docs/.git/**)", "write(docs/*)", "write(.git/**)", "write(docs/**/git)"]
+)
+async def test_a_name_that_a_rule_says_of_another_folder_is_not_said_of_this_one(
+    tmp_path: Path, rule: str
+) -> None:
+    allowed = {"approvals.allow": [rule, "write(docs/**)"]}
+    (reason,) = await asked(tmp_path, "docs/theme/.git/config", settings=allowed)
+    assert "says what runs later" in reason
+
+
+async def test_a_rule_that_opens_a_file_of_secrets_does_not_open_what_runs_later(tmp_path: Path) -> None:
+    (reason,) = await asked(tmp_path, "docs/.retinue/.env", settings={"approvals.allow": ["write(docs/**)"]})
+    assert "docs/.retinue/.env says what runs later" in reason
+
+
+@pytest.mark.parametrize("effect", ["write", "execute"])
+async def test_a_tool_that_may_do_anything_with_a_path_asks_like_one_that_writes(
+    tmp_path: Path, effect: Literal["write", "execute"]
+) -> None:
+    @tool(effect=effect)
+    async def put(path: str) -> str:
+        """Put something there."""
+        raise AssertionError(path)
+
+    questions: list[str] = []
+
+    async def person(question: ApprovalRequested) -> Answer:
+        questions.append(question.reason)
+        return Answer(decision="reject")
+
+    model = ScriptedModel([call("put", path="docs/x/.git/config"), "done"])
+    allowed = {"approvals.allow": ["put", "put(docs/**)"]}
+    putter = AgentSpec(name="putter", description="p", prompt="PLAY putter", tools=["put"])
+    async with Retinue(
+        model=model, agents=[putter], tools=[put], cwd=tmp_path, db="memory:", approve=person, environ={},
+        settings=allowed,
+    ) as retinue:  # fmt: skip
+        await retinue.run("putter", "go")
+    (reason,) = questions
+    assert "docs/x/.git/config says what runs later" in reason
+
+
 GIT = shutil.which("git") or "git"
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -113,6 +189,15 @@ def repository(folder: Path, *settings: str) -> None:
     subprocess.run([GIT, "init", "-q", str(folder)], check=True)
     for key, _, value in (each.partition("=") for each in settings):
         subprocess.run([GIT, "-C", str(folder), "config", "--add", key, value], check=True)
+
+
+FOLDER_RULES = [
+    "write(tools/**)",
+    "write(tools/hooks/)",
+    "write(scripts/*)",
+    "write(*.gitconfig)",
+    "write(pre*)",
+]
 
 
 @needs_git
@@ -146,6 +231,8 @@ async def test_what_the_settings_of_git_name_elsewhere_is_meant_too(
     assert await asked(tmp_path, "src/other.py", settings={"approvals.allow": ["write"]}) == []
     named = {"approvals.allow": [f"write({normpath(path)})"]}
     assert await asked(tmp_path, path, settings=named) == []
+    (reason,) = await asked(tmp_path, path, settings={"approvals.allow": ["write(*)", *FOLDER_RULES]})
+    assert "says what runs later, with your rights" in reason
 
 
 @needs_git
@@ -191,6 +278,9 @@ async def test_what_a_repository_inside_the_project_names_is_meant_too(tmp_path:
         (("new/HEAD", "new/objects/", "new/refs/"), "new/config"),
         (("new/HEAD", "new/objects/", "new/refs/"), "new/hooks/post-update"),
         (("new/HEAD",), "new/commondir"),
+        (("new/HEAD",), "new/objects/x"),
+        (("new/HEAD",), "new/refs/heads/x"),
+        ((), "new/HEAD"),
         (("objects/", "refs/"), "HEAD"),
     ],
 )
@@ -204,13 +294,28 @@ async def test_a_folder_that_git_would_take_for_a_repository_is_meant_too(
             whole.write_text("")
     (reason,) = await asked(tmp_path, path, settings={"approvals.allow": ["write"]})
     assert f"{path} says what runs later" in reason
-    assert await asked(tmp_path, "docs/HEAD", settings={"approvals.allow": ["write"]}) == []
+    for plain in ("docs/objects/x", "docs/config", "docs/HEAD.md"):
+        assert await asked(tmp_path, plain, settings={"approvals.allow": ["write"]}) == []
+    assert await asked(tmp_path, path, settings={"approvals.allow": [f"write({path})"]}) == []
+
+
+@pytest.mark.parametrize("allowed", ["write", "write(docs/**)"])
+async def test_writes_of_one_reply_make_no_repository_together(tmp_path: Path, allowed: str) -> None:
+    names = ["config", "objects/x", "refs/x", "HEAD"]
+    model = ScriptedModel([[call("write", path=f"docs/{name}", content="x") for name in names], "done"])
+    async with Retinue(
+        model=model, agents=[WRITER], cwd=tmp_path, db="memory:", environ={},
+        settings={"approvals.allow": [allowed]},
+    ) as retinue:  # fmt: skip
+        await retinue.run("writer", "go")
+    assert (tmp_path / "docs/objects/x").exists()
+    assert not (tmp_path / "docs/HEAD").exists()
 
 
 def test_files_that_make_a_repository_only_together_are_meant_all(tmp_path: Path) -> None:
     files = Files(tmp_path, None)
     parts = ["n/HEAD", "n/objects/a", "n/refs/b", "n/config"]
-    assert run_later(parts[:2], files, {}) == {}
+    assert run_later(parts[1:], files, {}) == {}
     assert list(run_later(parts, files, {})) == parts, "as a merge brings them"
     files.close()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from retinue.authority.later import RunsLater
 from retinue.authority.rules import RISKS, Action, Asked, Rule, allowed_command, parse_rule, path_glob
 from retinue.authority.secrets import is_secret
 from retinue.builtin_tools import SEARCH, SKILL
@@ -171,6 +172,13 @@ class Rules:
             return True
         means = Rule.names if secret else partial(Rule.matches, action="allow")
         return any(rule.risk is None and means(rule, asked) for rule in self.allow)
+
+    def opens_later(self, asked: Asked, later: RunsLater) -> bool:
+        """Whether a person has allowed to change this file that runs later: by a rule that spells it out, or
+        by approving everything. A rule about a folder does not mean what a model puts there to be run."""
+        if self.auto_risk == "high":
+            return True
+        return any(rule.risk is None and rule.spells_out(asked, later.spell_out) for rule in self.allow)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -178,7 +178,8 @@ async def test_what_runs_later_does_not_come_by_a_merge_that_nobody_was_asked_ab
 ) -> None:
     folder = project(tmp_path / "p")
     git(folder, "config", *setting.split("="))
-    settings = {"approvals.allow": ["merge_child", "bash", "write"]}
+    allowed = ["merge_child", "bash", "write", "write(hk/**)", "write(n/**)"]
+    settings = {"approvals.allow": allowed}
     steps = asked(bash(commands), then=(merge, "done"))
     async with opened(folder, steps, approve=None, settings=settings) as retinue:
         report = await retinue.run("boss", "go")

@@ -168,6 +168,13 @@ class Rule:
         """Whether it allows this call by what that is about."""
         return self.about_something(asked) and self.matches(asked, "allow")
 
+    def spells_out(self, asked: Asked, paths: Iterable[str]) -> bool:
+        """Whether it allows this call and says the last part of each of these paths, without a star."""
+        top = f"{asked.files.project}/" if asked.files is not None and asked.files.project else ""
+        pattern = self.pattern or ""
+        said = all(_spells_out(pattern, path) or _spells_out(pattern, top + path) for path in paths)
+        return said and self.names(asked)
+
     def about_something(self, asked: Asked) -> bool:
         """Whether it allows such calls for what they are about: not every one of a tool, nor every path."""
         said = self.pattern is not None and re.sub(r"[*?/.\s]", "", self.pattern)
@@ -235,6 +242,12 @@ def _path_matches(target: str, files: Files | None, pattern: str, action: Action
     if leads_elsewhere or not any(covers(name) for name in spelled):
         return False
     return all(covers(name) for name in other_names(target, files))
+
+
+def _spells_out(pattern: str, path: str) -> bool:
+    name, parts = posixpath.basename(path), pattern.split("/")
+    ends = [n for n, part in enumerate(parts, 1) if part == name and not re.search(r"[*?]", part)]
+    return any(path_glob("/".join(parts[:n])).fullmatch(path) for n in ends)
 
 
 def _linked(target: str, files: Files | None, pattern: str) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from retinue.approvals import Rules
 from retinue.authority.flows import Concern, Passage, known_to, leaving
-from retinue.authority.later import run_later, said_of
+from retinue.authority.later import RunsLater, run_later
 from retinue.authority.rules import Asked, exact_rule
 from retinue.authority.secrets import secrets_in
 from retinue.engine.tree import RunTree
@@ -29,9 +29,10 @@ def handed_on(
     return known_to(parent.state, call_id, tree.states()) if recorded is None else recorded
 
 
-async def later_of(tool: Tool, asked: Asked, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What runs later and would be changed by a call."""
-    if asked.files is None or asked.command is not None or tool.effect != "write" or not asked.paths:
+async def later_of(tool: Tool, asked: Asked, environ: Mapping[str, str]) -> tuple[RunsLater, ...]:
+    """What runs later and would be changed by a call: by one that writes, or that may do anything."""
+    changes = tool.effect in ("write", "execute") and asked.command is None
+    if asked.files is None or not changes or not asked.paths:
         return ()
     found = await asyncio.to_thread(run_later, asked.paths, asked.files, environ)
     return tuple(dict.fromkeys(found.values()))
@@ -45,7 +46,7 @@ def passage_of(
     rules: Rules,
     *,
     call_id: str = "",
-    later: Iterable[str] = (),
+    later: Iterable[RunsLater] = (),
 ) -> Passage:
     """Where a call goes, and what is to be asked before it does. A rule of a person answers that.
 
@@ -59,11 +60,12 @@ def passage_of(
         told = {name: value for name, value in told.items() if name in tool.dials}
     private = () if tool.out == "nowhere" else known_to(run.state, call_id, workflow)
     passage = leaving(tool.name, tool.out, told, private, workflow)
-    secret = _secret(tool, asked, workflow) or _later(tool, later, workflow)
     if passage.concern is not None and not rules.opens(asked):
         return passage
-    if secret is not None and not rules.opens(asked, secret=True):
-        return Passage(address=passage.address, concern=secret)
+    secret = None if rules.opens(asked, secret=True) else _secret(tool, asked, workflow)
+    kept = secret or _later(tool, [each for each in later if not rules.opens_later(asked, each)], workflow)
+    if kept is not None:
+        return Passage(address=passage.address, concern=kept)
     return passage if passage.concern is None else Passage(address=passage.address)
 
 
@@ -79,11 +81,11 @@ def _secret(tool: Tool, asked: Asked, workflow: Collection[RunState]) -> Concern
     return None
 
 
-def _later(tool: Tool, later: Iterable[str], workflow: Collection[RunState]) -> Concern | None:
-    for name in later:
-        key = f"changes of {name}"
+def _later(tool: Tool, later: Iterable[RunsLater], workflow: Collection[RunState]) -> Concern | None:
+    for each in later:
+        key = f"changes of {each.name}"
         if not any(key in state.cleared for state in workflow):
-            return Concern(why=said_of(name), about=(key,), rule=exact_rule(tool.name, name))
+            return Concern(why=each.why, about=(key,), rule=exact_rule(tool.name, each.path))
     return None
 
 

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from retinue.approvals import Verdict
 from retinue.authority.flows import Concern
-from retinue.authority.later import run_later, said_of
+from retinue.authority.later import run_later
 from retinue.authority.rules import Asked, exact_rule
 from retinue.authority.secrets import secrets_in
 from retinue.engine.config import WorkflowConfig
@@ -327,11 +327,12 @@ def _concern_of(run: Run, plan: MergePlan, environ: Mapping[str, str]) -> Concer
             return Concern(
                 why=f"{verdict.why} wants a person asked about writing {name}", about=(), rule=None
             )
+        rules, writing, runs = run.authority.rules, _writing(run, change.path), later.get(change.path)
         secret = secrets_in([change.path], run.files, made=True)
-        why = f"{name} is a file that usually holds secrets" if secret else ""
-        if not secret and change.path in later:
-            why = said_of(name)
-        if why and not run.authority.rules.opens(_writing(run, change.path), secret=True):
+        why = runs.why if runs is not None and not rules.opens_later(writing, runs) else ""
+        if secret and not rules.opens(writing, secret=True):
+            why = f"{name} is a file that usually holds secrets"
+        if why:
             return Concern(why=why, about=(), rule=exact_rule("write", change.path))
     return None
 
