@@ -261,6 +261,10 @@ def _tool_returned(story: Story, event: ToolReturned) -> None:
     call.ended, call.is_error = event.at, event.is_error
     if event.not_run == "outcome_unknown":
         node.unknown.append(call)
+    if event.unmerged > 0:
+        node.unmerged.add(event.merge_of)
+    elif event.unmerged < 0:
+        node.unmerged.discard(event.merge_of)
     if not call.delegated:
         node.last = call
 
@@ -370,6 +374,7 @@ def _message_received(story: Story, event: MessageReceived) -> None:
     if next_turn(node.standing, event) and event.sender == "person":
         for each in node.walk():
             each.unknown.clear()
+            each.unmerged.clear()
     node.report = None  # the next turn of a conversation, if it had ended
 
 

@@ -79,6 +79,8 @@ class Node:
     """How its calls ended: of a log of an earlier version, whose events do not say so."""
     unknown: list[Call] = field(default_factory=list[Call])
     """Calls of this turn that were cut off, and whose outcome nobody knows."""
+    unmerged: set[str] = field(default_factory=set[str])
+    """Children whose work was to be merged in this turn, and was not."""
     cleared: set[str] = field(default_factory=set[str])
     """Calls that a reviewer cleared: no person was asked."""
     own: Usage = Usage()

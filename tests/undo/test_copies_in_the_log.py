@@ -218,3 +218,24 @@ async def test_a_copy_stays_while_only_its_child_is_cancelled_and_the_workflow_m
         (child,) = [row.run_id for row in await retinue.store.tree(root) if row.parent_id]
         assert await retinue.cancel(child)
         assert len(retinue.services.worktrees.all()) == 1
+
+
+def test_a_merge_that_met_a_conflict_is_said_to_be_a_merge_and_no_child(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, db = project(tmp_path / "p"), str(tmp_path / "runs.db")
+
+    def meddle(request: ModelRequest) -> object:
+        (folder / "main.py").write_text("print('theirs')\n")
+        return merge(request)
+
+    async def conflict() -> None:
+        async with opened(folder, team(meddle)) as retinue:
+            assert (await retinue.run("boss", "go")).outcome == "incomplete"
+
+    asyncio.run(conflict())
+    assert main(["runs", "show", "last", "--db", db]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "! 1 merge not made; why says: the transcript above" in said
+    assert "child incomplete" not in said
+    assert "1 conflict" in said

@@ -199,12 +199,13 @@ def _missing(report: Report, node: Node | None, width: int, above: str) -> list[
             _run_with(node, report, "not_started"),
         )
         lines += _wrapped(f"! {number} not started; why says: {_show(where, above)}", "yellow", width)
-    for name in ("failed", "incomplete"):
-        if getattr(lacks, name):
-            number, where = (
-                words.count(getattr(lacks, name), "child", "children"),
-                _run_with(node, report, name),
-            )
+    unmade = [each.run_id for each in (node.walk() if node is not None else ()) for _ in each.unmerged]
+    if unmade:
+        number = words.count(len(unmade), "merge")
+        lines += _wrapped(f"! {number} not made; why says: {_show(unmade[0], above)}", "yellow", width)
+    for name, count in (("failed", lacks.failed), ("incomplete", lacks.incomplete - len(unmade))):
+        if count > 0:
+            number, where = words.count(count, "child", "children"), _run_with(node, report, name)
             lines += _wrapped(f"! {number} {name}; which says: {_show(where, above)}", "yellow", width)
     return lines
 
