@@ -7,9 +7,10 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from retinue.approvals import Rules
+from retinue.approvals import Rules, Verdict
 from retinue.authority.rules import Asked
 from retinue.settings import ApprovalSettings
+from retinue.workspace import Files
 
 ROOT = Path(__file__).parent.parent
 
@@ -31,8 +32,19 @@ def published() -> list[str]:
     return tomllib.loads(block[1])["approvals"]["allow"]
 
 
-def judge(command: str, allow: Sequence[str] = (), ask: Sequence[str] = (), deny: Sequence[str] = ()) -> str:
-    asked = Asked(tool="bash", effect="execute", risk="high", agent="general", arguments={"command": command})
-    return (
-        Rules.of(ApprovalSettings(allow=tuple(allow), ask=tuple(ask), deny=tuple(deny))).judge(asked).action
+def judged(
+    command: str,
+    allow: Sequence[str] = (),
+    ask: Sequence[str] = (),
+    deny: Sequence[str] = (),
+    files: Files | None = None,
+) -> Verdict:
+    arguments = {"command": command}
+    asked = Asked(
+        tool="bash", effect="execute", risk="high", agent="general", arguments=arguments, files=files
     )
+    return Rules.of(ApprovalSettings(allow=tuple(allow), ask=tuple(ask), deny=tuple(deny))).judge(asked)
+
+
+def judge(command: str, allow: Sequence[str] = (), ask: Sequence[str] = (), deny: Sequence[str] = ()) -> str:
+    return judged(command, allow, ask, deny).action

@@ -7,16 +7,19 @@ may do at all; it only ever shrinks on the way down. Called by the loop before e
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import structs
+
 from retinue.authority.later import RunsLater
+from retinue.authority.places import plain_folder
 from retinue.authority.rules import RISKS, Action, Asked, Rule, allowed_command, parse_rule, path_glob
 from retinue.authority.secrets import is_secret
 from retinue.builtin_tools import SEARCH, SKILL
-from retinue.types import ALL_EFFECTS, AgentSpec, Effect
+from retinue.types import ALL_EFFECTS, AgentSpec, Effect, Uncovered
 
 if TYPE_CHECKING:
     from retinue.settings import ApprovalSettings
@@ -34,6 +37,8 @@ class Verdict:
     """Asks even where a person approved every call of the tool for the rest of the run."""
     unsealed: bool = False
     """Asks because the call cannot run in the sandbox: whoever approves lets it run without."""
+    uncovered: Uncovered | None = None
+    """What of a command the allow rules for commands do not mean; None where these are not the reason."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,7 +120,8 @@ class Rules:
             what = ", ".join(asked.ways_out)
             why = f"it may change what {what} is started from, outside of the sandbox"
             return Verdict(action="ask", why=f"{why} (risk {asked.risk})")
-        return Verdict(action="ask", why=f"{asked.effect} needs a person's approval (risk {asked.risk})")
+        why = f"{asked.effect} needs a person's approval (risk {asked.risk})"
+        return Verdict(action="ask", why=why, uncovered=self._uncovered(asked))
 
     def _hands_on(self, asked: Asked) -> bool:
         """Whether work is handed on unasked. What a child then does is asked about as ever."""
@@ -148,12 +154,46 @@ class Rules:
                 return Verdict(action="allow", why=f"the rule '{rule.text}'", by_rule=True)
         if asked.command is None or not rules:
             return None
-        texts = {rule.pattern: rule.text for rule in rules if rule.pattern is not None}
-        used = allowed_command(asked.command, tuple(texts))
+        texts = self._for_commands(asked)
+        used = allowed_command(asked.command, tuple(texts), self._enters(asked))
         if not used:
             return None
         named = ", ".join(f"'{texts[pattern]}'" for pattern in used)
         return Verdict(action="allow", why=f"the rule{'s' * (len(used) > 1)} {named}", by_rule=True)
+
+    def _for_commands(self, asked: Asked) -> dict[str, str]:
+        """The patterns of the allow rules for such a call, each with its rule as it is written."""
+        rules = (rule for rule in self.allow if rule.concerns(asked, "allow"))
+        return {rule.pattern: rule.text for rule in rules if rule.pattern is not None}
+
+    def _enters(self, asked: Asked) -> Callable[[str], str | None] | None:
+        """Where a `cd` leads that needs no rule: it stays in the project, and nothing there is forbidden.
+
+        A deny or ask rule may name the folder: what is done there is also read as it would be without `cd`.
+        """
+        command, files = asked.command, asked.files
+        if command is None or files is None:
+            return None
+
+        def enters(folder: str) -> str | None:
+            from retinue.authority.shell import rebased
+
+            within = plain_folder(folder, files)
+            ways = () if within in (None, ".") else (within, f"{files.project}/{within}")
+            given = ({**asked.arguments, "command": rebased(command, way)} for way in ways)
+            forbidden = any(self._forbidden(replace(asked, arguments=each)) for each in given)
+            return None if forbidden else within
+
+        return enters
+
+    def _uncovered(self, asked: Asked) -> Uncovered | None:
+        texts = {} if asked.command is None else self._for_commands(asked)
+        if asked.command is None or not texts:
+            return None
+        from retinue.authority.shell import uncovered
+
+        found = uncovered(asked.command, tuple(texts), self._enters(asked))
+        return structs.replace(found, rule=texts.get(found.rule, ""))
 
     def closed(self, asked: Asked) -> Closed:
         """What a call that may run must leave out all the same. What a person was asked about is not."""

@@ -109,6 +109,11 @@ def writer(path: str = "out.txt", content: str = "hello\n", end: str = "Done."):
     return play
 
 
+def one_command(command: str):
+    """A root that runs one command."""
+    return lambda seen: Script(text="Done.") if seen.turn else Script(calls=(call("bash", command=command),))
+
+
 def says(text: str, **more: Any):
     return lambda seen: Script(text=text, **more)
 

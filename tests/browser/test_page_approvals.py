@@ -87,6 +87,19 @@ def test_what_a_rule_denied_is_named_on_the_page(
     expect(page.locator(".run-row").filter(has_text="Write it.")).to_contain_text("1 denied")
 
 
+def test_a_question_shows_what_of_a_command_no_rule_covers(
+    open_page: Open, own_server: Served, provider: Provider
+) -> None:
+    own_server.env["RETINUE_APPROVALS_ALLOW"] = '["bash(git log*)"]'
+    own_server.start()
+    provider.play = scenes.one_command("git log --output=F")
+    page = open_page()
+    run_id = own_server.api("POST", "runs", {"prompt": "Look."})["run_id"]
+    page.goto(f"{own_server.url}/#/run/{run_id}")
+    said = dialog_of(page).locator(".approval-uncovered")
+    expect(said).to_have_text("The rule bash(git log*) does not cover --output=F in git log --output=F")
+
+
 def test_edited_arguments_are_the_ones_that_run(open_page: Open, server: Served, provider: Provider) -> None:
     provider.play = scenes.writer("out.txt", "hello\n")
     page = open_page()

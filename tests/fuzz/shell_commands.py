@@ -46,6 +46,7 @@ PREFIXES = (
     "printf -v 'a[$(mark)]' x;", "test -v 'a[$(mark)]';", "[[ 'a[$(mark)]' -eq 0 ]] &&", "declare -i x='a[$(mark)]';", "cd src &&",
     "alias git=mark\n", "git() { mark; };", "function ls { mark; };", "set -x;", "shopt -s expand_aliases extglob;", "hash -p ./mark git;",
     "enable -f x;", "trap mark EXIT;", "for x in a; do", "f()", "# x\n", ":;", "true &&", "cd .. ;", "pushd src;", "PATH=.;", "export PATH=.;",
+    "cd docs &&", "cd ./src;", "cd same &&", "cd out &&", "cd src/ && cd ..;", "(cd src);", "cd -;", "cd;", "cd . &&", "cd 'src' ||", "cd src >F;", "cd $x;",
 )  # fmt: skip
 
 OPTIONS = {

@@ -155,9 +155,9 @@ class Stage:
             "STUB_CODE": str(code), "BASH_FUNC_command_not_found_handle%%": self._logged(_NOT_FOUND),
         }  # fmt: skip
 
-    def surroundings(self) -> str:
-        """What a program sees that a command has changed nothing for."""
-        return f"{self.programs}||cat|||||{self.work}|{self.folder / 'home'}"
+    def surroundings(self, folder: str = "") -> str:
+        """What a program sees that a command has changed nothing for, in the project or a folder of it."""
+        return f"{self.programs}||cat|||||{self.work}{folder}|{self.folder / 'home'}"
 
     def run(self, command: str, *, locale: str = "C.UTF-8", code: int = 0) -> Done:
         null = [(os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_RDWR, 0) for number in range(3)]
@@ -222,6 +222,8 @@ def _project(folder: Path) -> None:
     (folder / "Makefile").write_text("test:\n\t@:\nx:\n\t@:\n")
     for name in ("README.md", "src/app.py", "src/net.py", "docs/a.md", "F.in", *_NAMES):
         (folder / name).write_text("a\nTODO mark\nmark\n")
+    (folder / "out").symlink_to("../home")
+    (folder / "same").symlink_to("src")
     mark = folder / "mark"
     mark.write_text("#!/bin/sh\nexec mark here\n")
     mark.chmod(0o755)

@@ -39,6 +39,7 @@ from fuzz.shell_stage import Done, Stage, confine  # noqa: E402
 from retinue.approvals import Rules  # noqa: E402
 from retinue.authority.rules import Asked  # noqa: E402
 from retinue.settings import ApprovalSettings  # noqa: E402
+from retinue.workspace import Files  # noqa: E402
 
 WRAPPERS = ("env", "nice", "nohup", "timeout", "stdbuf", "xargs", "setsid")
 OTHERS = [
@@ -72,6 +73,8 @@ OTHERS = [
     "E",
 ]
 MOST_KEPT = 50
+FOLDERS = ("", "/src", "/docs")
+"""The folders of the project in which what does the same everywhere may run."""
 
 
 def published() -> list[str]:
@@ -87,10 +90,10 @@ def everyday() -> list[str]:
     return [line.replace("⏎", "\n") for line in lines if not line.startswith("## ")]
 
 
-def judge(rules: Rules, command: str) -> str:
+def judge(rules: Rules, command: str, files: Files | None = None) -> str:
     arguments = {"command": command}
     return rules.judge(
-        Asked(tool="bash", effect="execute", risk="high", agent="a", arguments=arguments)
+        Asked(tool="bash", effect="execute", risk="high", agent="a", arguments=arguments, files=files)
     ).action
 
 
@@ -120,7 +123,8 @@ def beyond(stage: Stage, done: Done) -> str:
         if not meant or folder != str(stage.programs):
             return f"ran {argv}"
         seen = re.sub(r"\|[^|]*libstdbuf\.so\|", "||", ran.surroundings)
-        if seen != stage.surroundings():
+        folders = FOLDERS if name not in ("git", "make") else ("",)
+        if seen not in map(stage.surroundings, folders):
             return f"ran {argv} with {seen}"
     return f"wrote {done.wrote}" if done.wrote else ""
 
@@ -132,6 +136,7 @@ def allow_trial(folder: Path, seed: int, count: int, real_every: int) -> dict[st
     real = Stage(folder / "real", stubs=OTHERS, real={*programs, *WRAPPERS}, through=("time",))
     sealed = confine(folder)
     rules = Rules.of(ApprovalSettings(allow=tuple(published())))
+    files = Files(project=stubs.work, workspace=None)
     draw = Commands(seed, everyday(), known)
     seen: set[int] = set()
     found: dict[str, Any] = {
@@ -146,7 +151,7 @@ def allow_trial(folder: Path, seed: int, count: int, real_every: int) -> dict[st
     for number in range(count):
         command = draw()
         found["generated"] += 1
-        if judge(rules, command) != "allow":
+        if judge(rules, command, files) != "allow":
             continue
         found["allowed"] += 1
         if hash(command) in seen:

@@ -206,3 +206,14 @@ async def test_a_rule_is_kept_by_an_admin_alone(folder: Path, monkeypatch: pytes
         await nobody.as_role("admin").post(where, always)
         await nobody.as_role("admin").ended(run_id)
     assert '"mark"' in file.read_text()
+
+
+async def test_a_question_says_what_of_a_command_no_rule_covers(folder: Path) -> None:
+    model = ScriptedModel([call("bash", command="ls && rm x"), "done"])
+    shell = AgentSpec(name="shell", description="runs", prompt="You are the shell.", tools=["bash"])
+    settings = {"approvals.allow": ["bash(ls*)"]}
+    async with serving(model, folder, agents=[shell], settings=settings) as api:
+        await api.ask(agent="shell")
+        (asked,) = await waiting(api)
+        assert asked["uncovered"] == {"part": "rm x", "word": "", "rule": "", "why": ""}
+        await api.post(f"approvals/{asked['approval_id']}", {"decision": "reject"})

@@ -15,6 +15,7 @@ from retinue.acp.calls import diffs, kind_of, path_of
 from retinue.errors import ToolError
 from retinue.events import ApprovalRequested, Decision
 from retinue.view import words
+from retinue.view.question import because
 from retinue.workspace import Files
 
 MOST_READ = 1_000_000
@@ -63,9 +64,8 @@ def shown(
     )
     if not content and asked.preview:
         content = [helpers.tool_content(helpers.text_block(words.clean(asked.preview)))]
-    why = f"asked because: {asked.reason}" if asked.reason else ""
-    if why:
-        content.append(helpers.tool_content(helpers.text_block(words.clean(why))))
+    if why := because(asked):
+        content.append(helpers.tool_content(helpers.text_block(f"asked because: {why}")))
     where = path_of(given, cwd)
     title = " › ".join((*asked.path[1:], f"{asked.tool} {words.arguments(asked.arguments)}"))
     return schema.ToolCallUpdate(

@@ -30,3 +30,18 @@ def places(path: str, files: Files | None) -> tuple[list[str], list[str]]:
     if place.home:
         return [plain, place.display], [posixpath.normpath(f"{HOME}/{within}")]
     return [plain, place.display, str(top / place.name)], [within, str(top / within)]
+
+
+def plain_folder(folder: str, files: Files) -> str | None:
+    """A folder of the project that is what it is called, since no link stands in its name; else None.
+
+    It need not be there: whoever goes there then stays where they are.
+    """
+    if files.project is None:
+        return None
+    top = os.path.realpath(files.project)
+    if folder == str(files.project) or folder.startswith(f"{files.project}/"):
+        folder = os.path.relpath(folder, files.project)
+    whole = os.path.normpath(os.path.join(top, folder))
+    inside = whole == top or whole.startswith(f"{top}/")
+    return os.path.relpath(whole, top) if inside and os.path.realpath(whole) == whole else None

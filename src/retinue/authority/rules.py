@@ -10,7 +10,7 @@ import contextlib
 import fnmatch
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -209,10 +209,12 @@ class Rule:
         return meant if meant == "yes" or self.tool or self.effect else "no"
 
 
-def allowed_command(command: str, patterns: tuple[str, ...]) -> tuple[str, ...]:
+def allowed_command(
+    command: str, patterns: tuple[str, ...], enters: Callable[[str], str | None] | None = None
+) -> tuple[str, ...]:
     from retinue.authority.shell import covers  # with the first command, since a grammar comes with it
 
-    return covers(command, patterns)
+    return covers(command, patterns, enters)
 
 
 def _forbidden_command(command: str, pattern: str) -> Forbids:

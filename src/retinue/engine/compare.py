@@ -66,6 +66,7 @@ _VOLATILE = frozenset(
         "of_copy",
         "of_call",
         "digest",
+        "uncovered",
     }
 )
 """Fields of an event that hold clocks, machines and the files of the moment (what a call would change, as a

@@ -93,4 +93,5 @@ def nobody_to_ask(
     way = f'add "{rule}" to allow under [approvals] in the settings' if rule else _ASK
     if asked.sealed and not network and not asked.ways_out:
         way = f'set approvals.auto = "sandboxed" (commands run in the sandbox, without network), or {way}'
-    return f"refused: {verdict.why}, {nobody}. To allow it, {way}, or {_YES}."
+    why = verdict.why if verdict.uncovered is None else f"{verdict.why}: {verdict.uncovered}"
+    return f"refused: {why}, {nobody}. To allow it, {way}, or {_YES}."

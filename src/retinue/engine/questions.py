@@ -253,6 +253,7 @@ class Questions:
                 path=run.path,
                 concerns=concern.about if concern else (),
                 unsealed=verdict.unsealed,
+                uncovered=verdict.uncovered,
                 answer_by=self.deadline(now()),
                 **offered(run, asked, verdict, concern, self.tree.config.project),
             )

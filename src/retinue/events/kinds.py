@@ -37,6 +37,7 @@ from retinue.types import (
     Source,
     Status,
     StopReason,
+    Uncovered,
     Usage,
     Verdict,
 )
@@ -376,6 +377,8 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requeste
     form: dict[str, Any] | None = None
     """What is asked for, as a JSON schema, where a call that runs needs to know something: `arguments` are
     the answer as far as it is known, and whoever approves sends them as they should be. Empty: only a yes."""
+    uncovered: Uncovered | None = None
+    """What of a command no allow rule means, where there are some for commands."""
 
 
 class ApprovalAnswered(Event, frozen=True, kw_only=True, tag="approval_answered"):

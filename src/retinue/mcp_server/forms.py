@@ -13,7 +13,7 @@ from msgspec import Struct
 from retinue.events import ApprovalRequested, Decision
 from retinue.mcp_server.caller import Caller
 from retinue.view import words
-from retinue.view.question import shown_arguments
+from retinue.view.question import because, shown_arguments
 
 MOST_SHOWN = 6000
 """Characters of what a call would do in a form."""
@@ -41,7 +41,7 @@ def form_message(asked: ApprovalRequested) -> str:
     rule = f"\nRule: {asked.rule}" if asked.rule else ""
     return (
         f"{who} wants to use {asked.tool} (risk: {asked.risk}).\n\n{body}\n\n"
-        f"Asked because: {words.clean(asked.reason)}{rule}"
+        f"Asked because: {because(asked)}{rule}"
     )
 
 

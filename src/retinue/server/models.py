@@ -479,6 +479,15 @@ class Merged(Shown):
 # -- approvals -------------------------------------------------------------------------------------
 
 
+class UncoveredOut(Shown):
+    """The first part of a command that no allow rule means."""
+
+    part: str = Field(description="as it is written; empty if the command cannot be taken apart")
+    word: str = Field(description="the word in it that `rule` does not mean; empty: all of it")
+    rule: str = Field(description="the rule that means the rest of the part; empty: none does")
+    why: str = Field(description="why the command cannot be taken apart; else empty")
+
+
 class ApprovalOut(Shown):
     """A question that waits for a person."""
 
@@ -505,6 +514,9 @@ class ApprovalOut(Shown):
     form: dict[str, Any] | None = Field(
         default=None,
         description="the JSON schema of what is asked, where the answer are the arguments; null: an approval",
+    )
+    uncovered: UncoveredOut | None = Field(
+        default=None, description="what of a command no allow rule covers; null: there is none for commands"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from retinue.events import ApprovalRequested
 from retinue.server import markdown
@@ -17,6 +18,7 @@ from retinue.server.models import (
     ShortfallOut,
     SourceOut,
     Total,
+    UncoveredOut,
     UsageOut,
 )
 from retinue.store.base import RunRow
@@ -117,6 +119,7 @@ def approval(asked: ApprovalRequested) -> ApprovalOut:
         rule=asked.rule,
         answers=list(asked.answers),
         form=asked.form,
+        uncovered=None if asked.uncovered is None else UncoveredOut(**structs.asdict(asked.uncovered)),
     )
 
 

@@ -4,7 +4,7 @@ Plain frozen structs with a stable JSON form, since all of them end up in the ev
 does any work, and nothing here imports another module of Retinue. Everybody imports them from here.
 """
 
-from retinue.types.calls import ALL_EFFECTS, AddressFrom, Effect, NotRun, Risk
+from retinue.types.calls import ALL_EFFECTS, AddressFrom, Effect, NotRun, Risk, Uncovered
 from retinue.types.durations import seconds_of
 from retinue.types.files import (
     FileChange,
@@ -143,6 +143,7 @@ __all__ = [
     "ToolNames",
     "ToolSpec",
     "TypedSchema",
+    "Uncovered",
     "Usage",
     "UserMessage",
     "Verdict",

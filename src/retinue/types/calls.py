@@ -1,8 +1,10 @@
-"""What the log keeps of a tool call in one word: what it does to the world, why it did not run."""
+"""What the log keeps of a tool call in few words: what it does to the world, why it did not run or asks."""
 
 from __future__ import annotations
 
 from typing import Literal
+
+from msgspec import Struct
 
 Effect = Literal["read", "write", "execute", "network", "spend", "delegate"]
 Risk = Literal["low", "medium", "high"]
@@ -30,3 +32,21 @@ AddressFrom = Literal[
     "composed",  # nowhere: a model put it together, and a person or a rule let it
 ]
 """Where the address came from that was dialled by a run which had read private data."""
+
+
+class Uncovered(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The first part of a command that no allow rule means, where there are rules for commands."""
+
+    part: str = ""
+    """As it is written: a simple command. Empty if the command cannot be taken apart: then `why` says why."""
+    word: str = ""
+    """The word in it that `rule` does not mean, all of the part otherwise."""
+    rule: str = ""
+    why: str = ""
+
+    def __str__(self) -> str:
+        if not self.part:
+            return f"no rule for commands counts, since it cannot be taken apart: {self.why}"
+        if not self.word:
+            return f"no rule covers `{self.part}`"
+        return f"the rule '{self.rule}' does not cover `{self.word}` in `{self.part}`"

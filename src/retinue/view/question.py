@@ -58,11 +58,17 @@ def question(
     if hidden:
         lines.append([(f"  … {words.count(hidden, 'more line')}: press v to see all of it", "bold yellow")])
     lines.append([("", "")])
-    lines += [[(text, "dim")] for text in wrap(f"asked because: {words.clean(asked.reason)}", width)]
+    lines += [[(text, "dim")] for text in wrap(f"asked because: {because(asked)}", width)]
     if asked.answer_by is not None:
         until = datetime.fromtimestamp(asked.answer_by)
         lines.append([(f"an answer counts until {until:%H:%M:%S}", "dim")])
     return [*lines, *keys], hidden
+
+
+def because(asked: ApprovalRequested) -> str:
+    """Why it asks, and what of a command no rule covers."""
+    said = (asked.reason, "" if asked.uncovered is None else str(asked.uncovered))
+    return words.clean("; ".join(filter(None, said)))
 
 
 def content(asked: ApprovalRequested, width: int) -> list[Line]:

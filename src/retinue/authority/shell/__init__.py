@@ -9,6 +9,18 @@ from __future__ import annotations
 
 from retinue.authority.shell.allow import covers, exact, literal
 from retinue.authority.shell.deny import Forbids, forbids
+from retinue.authority.shell.moving import rebased
 from retinue.authority.shell.reading import Reading, read
+from retinue.authority.shell.uncovered import uncovered
 
-__all__ = ["Forbids", "Reading", "covers", "exact", "forbids", "literal", "read"]
+__all__ = [
+    "Forbids",
+    "Reading",
+    "covers",
+    "exact",
+    "forbids",
+    "literal",
+    "read",
+    "rebased",
+    "uncovered",
+]

@@ -16,15 +16,15 @@ Words = Sequence[str]
 Free = Sequence[bool]
 
 
-def takes_back(texts: Words, free: Free) -> bool:
-    """Whether a word under a star undoes an option of the rule, or says it once more and otherwise.
+def takes_back(texts: Words, free: Free) -> str:
+    """The word under a star that undoes an option of the rule, or says it once more and otherwise.
 
     `git branch --list --no-list -D x`, `kubectl apply --dry-run=client --dry-run=none`, `bash -n +n x`.
     """
     said = [text for text, open_ in zip(texts, free, strict=True) if not open_ and text.startswith("-")]
     long = {_name(text) for text in said if _name(text)[1:]}
     letters = {letter for text in said if re.fullmatch(r"-[A-Za-z]+", text) for letter in text[1:]}
-    return any(_undoes(text, long, letters) for text, open_ in zip(texts[1:], free[1:], strict=True) if open_)
+    return _first(texts, free, lambda text: _undoes(text, long, letters))
 
 
 def _undoes(text: str, long: set[str], letters: set[str]) -> bool:

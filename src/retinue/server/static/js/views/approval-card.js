@@ -69,6 +69,7 @@ export class ApprovalCard extends HTMLElement {
           h("a", { href: `#${runPath(asked.root_id)}` }, oneLine(task.label || task.task, 160)),
         ),
       h("p", { class: "small" }, h("span", { class: "muted" }, "Why it asks: "), clean(asked.reason)),
+      asked.uncovered && h("p", { class: "small approval-uncovered" }, ...uncoveredOf(asked.uncovered)),
       asked.answer_by &&
         h("p", { class: "small muted" }, `An answer counts until ${clock(asked.answer_by)}.`),
       h(
@@ -396,6 +397,14 @@ export class ApprovalCard extends HTMLElement {
 }
 
 const wants = (asked) => (asked.form ? "has a question for you" : (WANTS[asked.effect] ?? "asks"));
+
+/** What of a command no rule covers. */
+function uncoveredOf({ part = "", word = "", rule = "", why = "" }) {
+  const code = (text) => h("code", null, clean(text));
+  if (!part) return [`No rule for commands counts, since it cannot be taken apart: ${why}`];
+  if (!word) return ["No rule covers ", code(part)];
+  return ["The rule ", code(rule), " does not cover ", code(word), " in ", code(part)];
+}
 
 function pathOf(path) {
   return h(
