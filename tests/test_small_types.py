@@ -186,3 +186,15 @@ async def test_the_time_of_day_is_looked_at_again_every_half_minute() -> None:
     await clock.wait(75.0)
     await clock.wait(70.0)
     assert naps == [30.0, 30.0, 15.0]
+
+
+def test_what_a_program_changes_later_in_what_it_gave_changes_no_settings() -> None:
+    body, headers, stop = {"top_k": 1}, {"X-One": "a"}, ["end"]
+    settings = ModelSettings(extra_body=body, extra_headers=headers, stop=stop)
+    body["top_k"], headers["X-One"] = 2, "b"
+    stop.append("more")
+    assert (settings.extra_body, settings.headers.sent, settings.stop) == (
+        {"top_k": 1},
+        {"X-One": "a"},
+        ("end",),
+    )

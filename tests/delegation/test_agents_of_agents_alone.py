@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from delegating import ALL
 
 from retinue.events import ChildStarted, ToolReturned
 from retinue.tools.base import tool
-from trees import Stage, agent
+from trees import Stage, agent, results
 
 
 @tool(effect="read")
@@ -72,3 +73,21 @@ async def test_where_its_agents_would_have_no_tool_either_it_has_to_name_those()
 async def test_where_the_depth_ends_the_limit_is_named() -> None:
     (said,), _ = await asked(WAYS[1], delegation__policy="nested", delegation__max_depth=2)
     assert "delegation.max_depth" in said
+
+
+async def test_of_an_agent_that_may_not_be_named_here_it_is_said_why() -> None:
+    def calls(name: str) -> Any:
+        return [("delegate_task", {"agent_id": name, "prompt": "x"})]
+
+    boss = msgspec.structs.replace(agent("boss"), tools=("clerk", "delegate_task"))
+    stage = Stage(
+        {"boss": [calls("boss"), calls("reader"), calls("clerc"), calls("nobody at all"), "done"]},
+        agents=[boss, agent("clerk"), agent("reader")],
+        delegation__tools=("delegate_task",),
+    )
+    await stage.run(boss)
+    itself, other, nearly, nobody = (result.text for result in results(stage.model.of("boss")[-1]))
+    assert "the agent 'boss' cannot be started here: no agent starts itself. Agents: clerk" in itself
+    assert "'reader' cannot be started here: it is not among the tools of boss. Agents: clerk" in other
+    assert "there is no agent 'clerc'. did you mean 'clerk'? Agents: clerk" in nearly
+    assert "there is no agent 'nobody at all'. Agents: clerk" in nobody

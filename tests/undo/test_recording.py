@@ -217,3 +217,29 @@ async def test_two_commands_of_one_reply_run_at_the_same_time(tmp_path: Path) ->
         report = await retinue.run("writer", "go")
         log = await retinue.store.events(report.run_id)
     assert [event.is_error for event in log if isinstance(event, ToolReturned)] == [False, False]
+
+
+@pytest.mark.parametrize("room", [True, False])
+async def test_of_bytes_that_there_was_no_room_for_it_is_recorded_that_they_are_gone(
+    tmp_path: Path, room: bool
+) -> None:
+    folder = project(tmp_path / "p")
+    for name in ("a.txt", "b.txt"):
+        (folder / name).write_text("as it was\n")
+    steps = [
+        call("write", "w", path="a.txt", content="new\n"),
+        bash("echo new > b.txt; echo c > c.txt"),
+        "done",
+    ]
+    async with opened(folder, steps, settings={} if room else {"undo.kept_mb": 0}) as retinue:
+        report = await retinue.run("writer", "go")
+        events = await retinue.store.events(report.run_id)
+        changes = [one for event in events if isinstance(event, FilesChanged) for one in event.changes]
+        assert {one.path: one.before.kept for one in changes} == {
+            "a.txt": room,
+            "b.txt": room,
+            "c.txt": True,  # there was nothing
+        }
+        done = await retinue.changes.undo(report.run_id, rest=True)
+    assert [path for path, _ in done.refused] == ([] if room else ["a.txt", "b.txt"])
+    assert (folder / "a.txt").read_text() == ("as it was\n" if room else "new\n")
