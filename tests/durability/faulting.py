@@ -19,7 +19,7 @@ from typing import Any
 
 import killing
 
-import retinue.run
+import retinue.run_log
 import retinue.store.postgres
 import retinue.store.sqlite
 from faults import Faults, Wire, sqlite_error
@@ -190,7 +190,7 @@ def short_of_memory(fault: Fault, failing_store: Store) -> Iterator[None]:
         return use
 
     patches: list[tuple[Any, str, Any]] = [
-        (retinue.run, "encode", failing("stamp", retinue.run.encode)),
+        (retinue.run_log, "encode", failing("stamp", retinue.run_log.encode)),
         (rows, "encode", failing("encode", rows.encode)),
         (rows, "decode", failing("decode", rows.decode)),
         (retinue.store.sqlite, "SqliteAppend", appending(retinue.store.sqlite.SqliteAppend)),
