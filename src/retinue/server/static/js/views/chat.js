@@ -1,18 +1,19 @@
 /* The conversation: what was asked, what is being done about it, and the answer. */
 
-import { h, keyed, paced, put, say } from "../dom.js";
+import { h, keyed, put, say } from "../dom.js";
 import { EFFECT_ICONS, icon, statusMark } from "../icons.js";
 import { claimsBadge, markClaims } from "./claim-marks.js";
 import { Arriving, copyButton, prose } from "../prose.js";
 import { brief, clean, duration, effort, money, oneLine, tokens, waited } from "../words.js";
 import { doing, question, summary } from "./chat-words.js";
 import { evidence, knowledgeBlock, problemsNotice, sourceName, stepOf } from "./citing.js";
+import { FlowView } from "./flow-view.js";
 
 const LINES = 6;
 const CHIPS = 6;
 const ENDINGS = { completed: "answered", error: "failed", cancelled: "been cancelled" };
 
-export class Chat extends HTMLElement {
+export class Chat extends FlowView {
   connectedCallback() {
     this.unfolded = this.unfolded ?? new Set();
     this.turns = h("div", { class: "turns" });
@@ -37,26 +38,16 @@ export class Chat extends HTMLElement {
     this.spoken = h("div", { class: "unseen", role: "status" });
     put(this, this.thread, this.down, this.spoken);
     this.atEnd = true;
-    this.draw = paced(() => this.#draw());
-    this.onChange = () => this.draw();
     this.tick = setInterval(() => this.flow && !this.flow.over && !document.hidden && this.draw(), 500);
     this.sizes = new ResizeObserver(() => this.atEnd && this.#toEnd());
     this.sizes.observe(this.turns);
-    if (this.flow) this.watch(this.flow);
+    this.begin(() => this.#draw());
   }
 
   disconnectedCallback() {
+    super.disconnectedCallback();
     clearInterval(this.tick);
     this.sizes.disconnect();
-    this.draw.cancel();
-    this.flow?.removeEventListener("change", this.onChange);
-  }
-
-  watch(flow) {
-    this.flow = flow;
-    if (!this.isConnected) return;
-    flow.addEventListener("change", this.onChange);
-    this.draw();
   }
 
   #scrolled() {

@@ -1,15 +1,16 @@
 /* Log: every event of the workflow as it was written, and a fork from any of them. */
 
-import { debounce, h, paced, put, say } from "../dom.js";
+import { debounce, h, put, say } from "../dom.js";
 import { icon } from "../icons.js";
 import { may } from "../session.js";
 import { VirtualList } from "../virtual.js";
 import { brief, clock, count, oneLine } from "../words.js";
 import { textBlock } from "./step-detail.js";
+import { FlowView } from "./flow-view.js";
 
 const TELLING = ["text", "message", "name", "tool", "agent", "prompt", "reason", "what", "report"];
 
-export class Log extends HTMLElement {
+export class Log extends FlowView {
   connectedCallback() {
     this.open = new Set();
     this.search = h("input", {
@@ -27,22 +28,12 @@ export class Log extends HTMLElement {
       this.rows,
     );
     this.list = new VirtualList(this.rows, { rowHeight: 30, make: (row) => this.#make(row) });
-    this.draw = paced(() => this.#draw());
-    this.onChange = () => this.draw();
-    if (this.flow) this.watch(this.flow);
+    this.begin(() => this.#draw());
   }
 
   disconnectedCallback() {
-    this.draw.cancel();
+    super.disconnectedCallback();
     this.list.destroy();
-    this.flow?.removeEventListener("change", this.onChange);
-  }
-
-  watch(flow) {
-    this.flow = flow;
-    if (!this.isConnected) return;
-    flow.addEventListener("change", this.onChange);
-    this.draw();
   }
 
   #draw() {

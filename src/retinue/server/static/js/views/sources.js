@@ -1,30 +1,17 @@
 /* Sources: what was really fetched and read, what was only cited, and what is wrong with the citations. */
 
-import { h, paced, put } from "../dom.js";
+import { h, put } from "../dom.js";
 import { icon } from "../icons.js";
 import { copyButton } from "../prose.js";
 import { count } from "../words.js";
 import { claimsBlock } from "./claims.js";
 import { evidence, knowledgeBlock, problemsNotice, sourceName, stepOf } from "./citing.js";
+import { FlowView } from "./flow-view.js";
 
-export class Sources extends HTMLElement {
+export class Sources extends FlowView {
   connectedCallback() {
-    this.draw = paced(() => this.#draw());
-    this.onChange = () => this.draw();
     this.only = false;
-    if (this.flow) this.watch(this.flow);
-  }
-
-  disconnectedCallback() {
-    this.draw.cancel();
-    this.flow?.removeEventListener("change", this.onChange);
-  }
-
-  watch(flow) {
-    this.flow = flow;
-    if (!this.isConnected) return;
-    flow.addEventListener("change", this.onChange);
-    this.draw();
+    this.begin(() => this.#draw());
   }
 
   #draw() {

@@ -1,9 +1,10 @@
 /* Timeline: who ran when, side by side, and where the time and the money went. */
 
-import { h, paced, put, s, say } from "../dom.js";
+import { h, put, s, say } from "../dom.js";
 import { statusMark } from "../icons.js";
 import { VirtualList } from "../virtual.js";
 import { count, duration, money, oneLine, tokens, waited } from "../words.js";
+import { FlowView } from "./flow-view.js";
 
 const LANE = 28;
 const KINDS = [
@@ -13,32 +14,22 @@ const KINDS = [
 ];
 const STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400];
 
-export class Timeline extends HTMLElement {
+export class Timeline extends FlowView {
   connectedCallback() {
     this.zoom = 1;
     this.offset = 0;
     this.#build();
-    this.draw = paced(() => this.#draw());
-    this.onChange = () => this.draw();
     this.tick = setInterval(() => this.flow && !this.flow.over && !document.hidden && this.draw(), 1000);
     this.sizes = new ResizeObserver(() => this.draw());
     this.sizes.observe(this);
-    if (this.flow) this.watch(this.flow);
+    this.begin(() => this.#draw());
   }
 
   disconnectedCallback() {
+    super.disconnectedCallback();
     clearInterval(this.tick);
     this.sizes.disconnect();
-    this.draw.cancel();
     this.list.destroy();
-    this.flow?.removeEventListener("change", this.onChange);
-  }
-
-  watch(flow) {
-    this.flow = flow;
-    if (!this.isConnected) return;
-    flow.addEventListener("change", this.onChange);
-    this.draw();
   }
 
   #build() {
