@@ -47,6 +47,16 @@ async def told_with_log(store: Store, row: RunRow) -> tuple[Story, list[AnyEvent
     return story, log
 
 
+def rows_below(rows: Iterable[RunRow], run_id: str) -> list[RunRow]:
+    """A run of a tree and everything below it. Parents come before their children."""
+    inside, found = {run_id}, list[RunRow]()
+    for row in rows:
+        if row.run_id in inside or row.parent_id in inside:
+            inside.add(row.run_id)
+            found.append(row)
+    return found
+
+
 class ShownRuns:
     """`working` opens a look at what is worked on right here: what began meanwhile is in it as well."""
 

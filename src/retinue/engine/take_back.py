@@ -19,7 +19,7 @@ from retinue.engine.at_rest import AtRest, at_rest
 from retinue.engine.isolation import MERGE, MergeDone, left_since, merged
 from retinue.engine.recorder import MOST_AFTER, KeptBytes, kept_bytes, not_kept
 from retinue.engine.shadows import Shadows
-from retinue.engine.shown import ShownRuns
+from retinue.engine.shown import ShownRuns, rows_below
 from retinue.engine.undo import ChangeSet, Content, Undone, change_set, content_of, undo
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import ConfigError, RunError, ToolError
@@ -234,7 +234,7 @@ class WorkflowChanges:
             return []
         found = {copy.run_id: (copy, plan) for copy, plan in await self.unmerged(run_id, worktrees)}
         rows = await self._store.tree(row.root_id) if row.unmerged else ()
-        known = {each.run_id: each for each in _below_row(rows, run_id) if each.copy_left}
+        known = {each.run_id: each for each in rows_below(rows, run_id) if each.copy_left}
         here = [
             _unmerged(copy, plan, worktrees)
             for copy, plan in found.values()
@@ -378,16 +378,6 @@ def _unmerged(copy: Copy, plan: MergePlan, worktrees: Worktrees) -> UnmergedCopy
         left_out=len(plan.left_out),
         above={each.run_id: each.agent for each in worktrees.above(copy)},
     )
-
-
-def _below_row(rows: Sequence[RunRow], run_id: str) -> list[RunRow]:
-    """A run of a tree and everything below it. Parents come before their children."""
-    inside, found = {run_id}, list[RunRow]()
-    for row in rows:
-        if row.run_id in inside or row.parent_id in inside:
-            inside.add(row.run_id)
-            found.append(row)
-    return found
 
 
 def _has_work(plan: MergePlan) -> bool:

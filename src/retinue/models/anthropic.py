@@ -20,7 +20,15 @@ from retinue.models.ids import sendable, sendable_id
 from retinue.models.keys import Key
 from retinue.models.prices import Tokens
 from retinue.models.schemas import closed
-from retinue.models.wire import CALL_SIZE, NO_COUNT, Encoded, ReplyOutcome, ReplyReader, count
+from retinue.models.wire import (
+    CALL_SIZE,
+    NO_COUNT,
+    Encoded,
+    ReplyOutcome,
+    ReplyReader,
+    count,
+    refuses_thoughts,
+)
 from retinue.types import (
     AssistantMessage,
     Effort,
@@ -163,17 +171,11 @@ class AnthropicWire:
     def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
         """Thinking blocks are bound to the conversation before them: after a change, go on without them.
         A model that takes no effort is not told one again."""
-        text = str(error)
-        if error.status == 400 and self.effort(request) and "effort" in text:
+        if error.status == 400 and self.effort(request) and "effort" in str(error):
             self._effort = False
             return self._encode(request, thoughts=True)
-        if error.status != 400 or ("thinking" not in text and "signature" not in text):
-            return None
-        if not any(
-            type(m) is AssistantMessage and (m.extra or {}).get("anthropic") for m in request.messages
-        ):
-            return None
-        return self._encode(request, thoughts=False)
+        refused = refuses_thoughts(request, error, "anthropic", "thinking", "signature")
+        return self._encode(request, thoughts=False) if refused else None
 
     def _encode(self, request: ModelRequest, *, thoughts: bool) -> bytes:
         body = _Body(

@@ -19,7 +19,7 @@ from retinue.models.ids import sendable
 from retinue.models.keys import Key
 from retinue.models.prices import Tokens
 from retinue.models.schemas import is_strict
-from retinue.models.wire import CALL_SIZE, Encoded, ReplyOutcome, ReplyReader, count
+from retinue.models.wire import CALL_SIZE, Encoded, ReplyOutcome, ReplyReader, count, refuses_thoughts
 from retinue.types import (
     AssistantMessage,
     Effort,
@@ -137,17 +137,11 @@ class ResponsesWire:
     def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
         """Reasoning that another account or model wrote cannot be decrypted: go on without it. Some models
         take one effort alone, or none."""
-        text = str(error)
-        if error.status == 400 and self.effort(request) and "effort" in text:
+        if error.status == 400 and self.effort(request) and "effort" in str(error):
             self._effort = False
             return self._encode(request, thoughts=True)
-        if error.status != 400 or ("encrypted" not in text and "reasoning" not in text):
-            return None
-        if not any(
-            type(m) is AssistantMessage and (m.extra or {}).get("responses") for m in request.messages
-        ):
-            return None
-        return self._encode(request, thoughts=False)
+        refused = refuses_thoughts(request, error, "responses", "encrypted", "reasoning")
+        return self._encode(request, thoughts=False) if refused else None
 
     def _encode(self, request: ModelRequest, *, thoughts: bool) -> bytes:
         body = _Body(model=self._model, input=encode_input(request.messages, thoughts=thoughts))

@@ -443,6 +443,13 @@ async def _drain(response: HttpAnswer) -> bool:
     return True
 
 
+def refuses_thoughts(request: ModelRequest, error: ModelError, wire: str, *words: str) -> bool:
+    """Whether a provider refuses, in these words, thoughts that it wrote itself into the conversation."""
+    if error.status != 400 or not any(word in str(error) for word in words):
+        return False
+    return any(type(m) is AssistantMessage and (m.extra or {}).get(wire) for m in request.messages)
+
+
 class Encoded:
     """Remembers the encoded form of tool lists: they are large, and the same in every turn of a run."""
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
-from retinue.engine.shown import told_with_log
+from retinue.engine.shown import rows_below, told_with_log
 from retinue.engine.watch import report_of
 from retinue.events import AnyEvent, RunStarted, encode
 from retinue.server import markdown, shapes, sse, transcript
@@ -94,7 +94,7 @@ def _read_cursor(cursor: str) -> tuple[float, str]:
 
 
 async def _below(served: Server, row: RunRow) -> list[RunRow]:
-    return shapes.below(await served.retinue.shown.tree(row.root_id), row.run_id)
+    return rows_below(await served.retinue.shown.tree(row.root_id), row.run_id)
 
 
 @router.get("/runs/{run_id}", **for_role("watch"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -48,16 +47,6 @@ def total(row: RunRow) -> Total:
         cost=row.tree_cost,
         waiting=row.waiting,
     )
-
-
-def below(rows: Iterable[RunRow], run_id: str) -> list[RunRow]:
-    """A run of a tree and everything below it. Parents come before their children."""
-    inside, found = {run_id}, list[RunRow]()
-    for row in rows:
-        if row.run_id in inside or row.parent_id in inside:
-            inside.add(row.run_id)
-            found.append(row)
-    return found
 
 
 async def report(one: Report) -> ReportOut:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from fastapi import APIRouter, Query
 
+from retinue.engine.shown import rows_below
 from retinue.engine.watch import report_of
 from retinue.events import ToolCalled
 from retinue.server import shapes
@@ -43,7 +44,7 @@ async def compare_runs(a: RunName, b: RunName, served: Served) -> Comparison:
 
 async def _side(served: Server, run_id: str) -> Side:
     row = await served.row(run_id)
-    rows = shapes.below(await served.retinue.shown.tree(row.root_id), run_id)
+    rows = rows_below(await served.retinue.shown.tree(row.root_id), run_id)
     inside = {one.run_id for one in rows}
     events = await served.retinue.store.events(row.root_id)
     tools = Counter(
