@@ -45,7 +45,7 @@ from retinue.preparing import Preparing
 from retinue.run_ids import new_id
 from retinue.run_options import Metadata, RunWith
 from retinue.run_parts import GivenToRun, made_text
-from retinue.store.base import RunRow, Store
+from retinue.store.base import KeptFile, RunRow, Store
 from retinue.threads import undisturbed
 from retinue.tools.base import Function, Tool
 from retinue.tools.sheets import Workbook
@@ -453,14 +453,21 @@ class Beginnings(Preparing[Deps]):
         """
         live_tools = listed("live_tools", live_tools, "names of tools")
         root_id = (await self.outbox.row(run_id)).root_id
-        return await self.replay_events(await self.store.events(root_id), live_tools=live_tools)
+        events, kept = await self.store.events(root_id), await self.store.kept(root_id)
+        return await self.replay_events(events, live_tools=live_tools, kept=kept)
 
-    async def replay_events(self, events: Sequence[AnyEvent], *, live_tools: Iterable[str] = ()) -> Replayed:
-        """The same for `events` that were kept elsewhere, such as a recorded file; `live_tools` really
-        run."""
+    async def replay_events(
+        self,
+        events: Sequence[AnyEvent],
+        *,
+        live_tools: Iterable[str] = (),
+        kept: Iterable[KeptFile] = (),
+    ) -> Replayed:
+        """The same for `events` that were kept elsewhere, such as a recorded file, and files that were `kept`
+        with them; `live_tools` really run."""
         began = next(event for event in events if isinstance(event, RunStarted))
         config = replace(self._config(began.options, begun=events), publish=_nobody)
-        return await replay(events, config, live_tools=frozenset(live_tools))
+        return await replay(events, config, live_tools=frozenset(live_tools), kept=kept)
 
     def is_running(self, root_id: str) -> bool:
         """Whether this process works on that workflow, or is about to. `root_id` is the id of its root."""

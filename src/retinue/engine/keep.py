@@ -22,6 +22,7 @@ from retinue.engine.fork import CopiedRun, renamed
 from retinue.engine.tree import RunTree
 from retinue.errors import StoreError, ToolError
 from retinue.events import now
+from retinue.reading import read_own
 from retinue.run import Run
 from retinue.store.base import KeptFile, Store
 from retinue.threads import to_its_end
@@ -171,6 +172,19 @@ def export_kept(files: Iterable[KeptFile], folder: Path, blank: Callable[[str], 
         place.write_bytes(data)
         written += 1
     return written
+
+
+def exported_kept(folder: Path, root_id: str) -> list[KeptFile]:
+    """The files below a folder that `export_kept` wrote for a workflow."""
+    found: list[KeptFile] = []
+    for place in sorted(folder.glob("*/**/*")):
+        if place.is_symlink() or not place.is_file():
+            continue
+        run_id, *parts = place.relative_to(folder).parts
+        data = zlib.compress(read_own(place, MOST_BYTES), 1)
+        path = str(PurePosixPath(HOME, *parts))
+        found.append(KeptFile(root_id=root_id, run_id=run_id, path=path, seq=0, at=0.0, data=data))
+    return found
 
 
 async def copy_kept(store: Store, old_root: str, new_root: str, copied: Mapping[str, CopiedRun]) -> None:

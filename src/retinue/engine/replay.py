@@ -12,7 +12,7 @@ has to be understood in order to be compared.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
@@ -44,7 +44,7 @@ from retinue.events import (
     ToolReturned,
 )
 from retinue.guards import Looked
-from retinue.store.base import Signal
+from retinue.store.base import KeptFile, Signal
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool_from_schema
 from retinue.types import (
@@ -70,9 +70,16 @@ class Replayed:
 
 
 async def replay(
-    events: Sequence[AnyEvent], config: WorkflowConfig, *, live_tools: frozenset[str] = frozenset()
+    events: Sequence[AnyEvent],
+    config: WorkflowConfig,
+    *,
+    live_tools: frozenset[str] = frozenset(),
+    kept: Iterable[KeptFile] = (),
 ) -> Replayed:
-    """Run a recorded workflow again. Tools named in `live_tools` really run; the rest are played back."""
+    """Run a recorded workflow again. Tools named in `live_tools` really run; the rest are played back.
+
+    `kept` are the files that were kept with it: reports are held against the pages among them again.
+    """
     ends = (i for i, e in enumerate(events) if isinstance(e, RunFinished) and e.depth == 0)
     end = next((i for i in ends if not _answer_of(events[i]).at_work), None)
     if end is None:
@@ -84,6 +91,10 @@ async def replay(
     record = Record(events)
     player = Player(record)
     store = MemoryStore()
+    pages = {(e.run_id, each.saved_as) for e in events if isinstance(e, ToolReturned) for each in e.sources}
+    for file in kept:
+        if (file.run_id, file.path) in pages:  # what else it wrote, it writes again
+            await store.keep(file)
     began = record.started(record.root_id)
     if began is None:
         raise ModelError("the record has no beginning", kind="protocol")

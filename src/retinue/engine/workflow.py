@@ -211,7 +211,7 @@ class Workflow:
         if run.depth > 0:
             await self.tree.slots.take(run.id)
         await resources.open()
-        if run.id in self.tree.logs:
+        if run.id in self.tree.logs or self.tree.config.recorded is not None:
             await self.kept.restore(run)
         bring(run, self.tree)
         first = self.tree.config.first

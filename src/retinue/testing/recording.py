@@ -18,8 +18,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from retinue.app import Retinue
+from retinue.engine.keep import export_kept, exported_kept
 from retinue.engine.replay import Replayed
-from retinue.engine.scrub import scrub, secrets_of
+from retinue.engine.scrub import named_in, scrub, scrubber, secrets_of
 from retinue.events import AnyEvent, decode, encode
 from retinue.reading import read_own
 from retinue.store.memory import MemoryStore
@@ -31,12 +32,19 @@ MOST_BYTES = 256_000_000
 """Of a recorded tree: some hundred thousand events."""
 
 
-async def record(retinue: Retinue, run_id: str, path: str | Path) -> Path:
-    """Write a workflow of an open `retinue` to a file, without secrets."""
+async def record(retinue: Retinue, run_id: str, path: str | Path, *, files: str | Path | None = None) -> Path:
+    """Write a workflow of an open `retinue` to a file, without secrets.
+
+    `files` is a folder for what is kept with it: pages that were too long to show, which its reports are held
+    against.
+    """
     row = await retinue.store.run(run_id)
     root_id = row.root_id if row is not None else run_id
-    events = scrub(await retinue.store.events(root_id), secrets_of(os.environ.items()))
-    return await to_its_end(_write, Path(path), events)
+    told, secrets = await retinue.store.events(root_id), secrets_of(os.environ.items())
+    if files is not None:
+        blank = scrubber({*secrets, *named_in(told)})
+        await to_its_end(export_kept, await retinue.store.kept(root_id), Path(files), blank)
+    return await to_its_end(_write, Path(path), scrub(told, secrets))
 
 
 def _write(target: Path, events: Sequence[AnyEvent]) -> Path:
@@ -56,12 +64,16 @@ async def replay_file(
     tools: Iterable[Tool] = (),
     live: Iterable[str] = (),
     cwd: str | Path | None = None,
+    files: str | Path | None = None,
 ) -> Replayed:
     """Replay a recorded file against the code as it is now: your `agents` and `tools`, in the folder `cwd`.
 
     Tools named in `live` really run, and what they return is compared; the others return what they returned.
+    `files` is the folder of what was kept with it, from `record` or `retinue runs export --files`.
     """
+    events = load(path)
+    kept = () if files is None or not events else exported_kept(Path(files), events[0].root_id)
     async with Retinue(
         db=MemoryStore(), model="offline", agents=agents, tools=tools, cwd=cwd, environ={}
     ) as retinue:
-        return await retinue.replay_events(load(path), live_tools=live)
+        return await retinue.replay_events(events, live_tools=live, kept=kept)
