@@ -610,6 +610,53 @@ async def test_no_passwords_lie_beside_toolchains(world: Path) -> None:
     assert "tools" in text
 
 
+_SHIM = """#!/bin/sh
+export PYENV_ROOT="{root}"
+exec "{root}/libexec/pyenv" exec "${{0##*/}}" "$@"
+"""
+_PYENV = """#!/bin/sh
+read -r version < "$PYENV_ROOT/version"
+exec "$PYENV_ROOT/versions/${PYENV_VERSION:-$version}/bin/$2"
+"""
+
+
+@pytest.mark.parametrize("root", ["home/.pyenv", "home/tools/pyenv", "outside/pyenv", "home/called/pyenv"])
+async def test_the_shims_of_a_version_manager_start_what_it_installed(
+    world: Path, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever its folder is, by whatever name; and of that folder nothing else is seen or changed."""
+    named = world / root
+    real = world / "outside/kept-here" if "called" in root else named
+    if real != named:
+        real.mkdir(parents=True)
+        named.parent.mkdir()
+        named.symlink_to("../../outside/kept-here")
+    for version in ("3.8", "3.12"):
+        place = real / "versions" / version
+        (place / "lib").mkdir(parents=True)
+        (place / "bin").mkdir()
+        (place / "lib/told.txt").write_text(f"this is {version}\n")
+        (place / "bin/python9").write_text('#!/bin/sh\ncat "${0%/bin/*}/lib/told.txt"\n')
+        (place / "bin/python9").chmod(0o755)
+        (place / "pip.conf").write_text(PLANTED)
+    for name, text in {"shims/python9": _SHIM.format(root=named), "libexec/pyenv": _PYENV}.items():
+        (real / name).parent.mkdir()
+        (real / name).write_text(text)
+        (real / name).chmod(0o755)
+    (real / "version").write_text("3.12\n")
+    (real / ".git").mkdir()
+    (real / ".git/config").write_text(PLANTED)
+    (real / "notes.txt").write_text(PLANTED)
+    monkeypatch.setenv("PATH", f"{named}/shims:{os.environ['PATH']}")
+    monkeypatch.setenv("PYENV_ROOT", str(named))
+    assert "this is 3.12" in await run(world, "python9")
+    assert "this is 3.8" in await run(world, "PYENV_VERSION=3.8 python9")
+    text = await run(world, f"ls -a {named}/; grep -rs planted- {named}/ {real}; touch {named}/shims/new")
+    assert PLANTED not in text
+    assert "versions" in text
+    assert not (real / "shims/new").exists()
+
+
 async def test_it_sees_the_skills_of_the_user_that_its_run_is_offered_and_changes_none(world: Path) -> None:
     skills = world / "home/.agents/skills"
     for name in ("mine", "other"):

@@ -50,6 +50,10 @@ def furnish(view: dict[str, Any], guards: Guards, folder: int) -> None:
     for source, target in view["readable"]:
         if not _copied(source, target):
             _bind(source, target, read_only=True)
+    for path, text in view["ways"]:
+        with contextlib.suppress(FileExistsError, NotADirectoryError):  # something of that name is there
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.symlink(text, path)
     if view["work"] is not None:
         _bind(view["work"], view["work_at"], read_only=False)
         _temp(view)

@@ -31,10 +31,18 @@ from retinue.sandbox.commands.gitsettings import (
 )
 from retinue.sandbox.commands.guards import FOLDERS
 from retinue.sandbox.commands.repositories import MOST_FOLDERS, Folders, gitlinks, is_bare
+from retinue.sandbox.commands.toolchains import (
+    HOME,
+    SYSTEM,
+    links_to,
+    on_the_path,
+    real_home,
+    site_settings,
+    within,
+)
 from retinue.secret_names import is_secret
 from retinue.settings.files import read_user_file, user_file
 
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 ETC = (
     *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "passwd", "group", "nsswitch.conf"),
     *("hosts", "host.conf", "resolv.conf", "gai.conf", "protocols", "services", "localtime", "timezone"),
@@ -61,41 +69,6 @@ ETC = (
     *("java", "java-8-openjdk", "java-11-openjdk", "java-17-openjdk", "java-21-openjdk", "perl"),
     *("python3", "python3.11", "python3.12", "python3.13", "python3.14", "R", "texmf", "xml", "sgml"),
 )
-HOME = (
-    *(".pyenv", ".rustup", ".cargo/bin", ".cargo/registry", ".cargo/git", ".nvm", ".fnm", ".volta", ".asdf"),
-    *(".rbenv", ".sdkman", ".bun", ".deno", ".ghcup", ".opam", ".juliaup", "go/bin", "go/pkg", "bin"),
-    *(".dotnet/dotnet", ".dotnet/host", ".dotnet/packs", ".dotnet/sdk", ".dotnet/shared", ".dotnet/tools"),
-    *(
-        ".local/bin",
-        ".local/lib",
-        ".local/pipx",
-        ".local/share/uv/python",
-        ".local/share/uv/tools",
-        ".local/share/pipx",
-        ".local/share/mise",
-    ),
-    *(".local/share/pnpm", ".local/share/fnm", "miniconda3", "miniforge3", "anaconda3", ".m2/repository"),
-)
-"""Of the home: toolchains, and no folder that keeps passwords beside them."""
-BESIDE = (
-    *(
-        "lib",
-        "lib32",
-        "lib64",
-        "libexec",
-        "include",
-        "share",
-        "store",
-        "pyvenv.cfg",
-        "conda-meta",
-        "ssl/certs",
-    ),
-    *("jre", "jmods", "conf", "legal", "release"),
-)
-"""What an installed program needs of the folder that its `bin` lies in: nobody knows what else is there."""
-BESIDE_GO = ("api", "go.env", "misc", "pkg", "src", "VERSION")
-SHARED_INSTALLATIONS = ("/opt", "/snap")
-"""Where whole programs are installed for everybody of a machine."""
 WORK_AT = "/home/agent"
 MOST_GUARDED = 400
 TRIED_AGAIN = 5.0
@@ -139,7 +112,7 @@ def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
     project = None if place.project is None else os.path.realpath(place.project)
     home = _home(environ)
     work = None if place.workspace is None else os.path.realpath(place.workspace)
-    if (project is not None and _within(project, WORK_AT)) or _within(home, WORK_AT):
+    if (project is not None and within(project, WORK_AT)) or within(home, WORK_AT):
         work = work if project is None else None
         home = WORK_AT if project is None else home
     elif project is None:
@@ -153,14 +126,16 @@ def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
         "writable": place.writable,
         "work": work,
         "work_at": WORK_AT,
-        "temp_lasts": not any(_within(path, "/tmp") for path in (project or "", home)),  # noqa: S108
+        "temp_lasts": not any(within(path, "/tmp") for path in (project or "", home)),  # noqa: S108
         "cwd": project or WORK_AT,
         "home": home,
         "readable": readable,
         "links": links,
+        "ways": links_to(environ, project),
         "hidden": [
-            *(path for path in map(os.path.realpath, place.hidden) if project and _within(path, project)),
+            *(path for path in map(os.path.realpath, place.hidden) if project and within(path, project)),
             *_secrets_in(readable),
+            *site_settings(readable),
         ],
         "nested": nested,
         "nested_complete": complete,
@@ -194,9 +169,9 @@ def sealed_environment(env: Mapping[str, str], view: Mapping[str, Any]) -> dict[
 
 def _home(environ: Mapping[str, str]) -> str:
     """The folder that is the home inside: where it really is, or one that is nobody's."""
-    home = _real_home(environ) or "/nonexistent"
+    home = real_home(environ) or "/nonexistent"
     taken = ("/usr", "/etc", "/proc", "/dev", "/sys", "/bin", "/sbin", "/lib", "/run", "/var/tmp")  # noqa: S108
-    return "/home/user" if home == "/" or any(_within(home, each) for each in taken) else home
+    return "/home/user" if home == "/" or any(within(home, each) for each in taken) else home
 
 
 def _readable(
@@ -206,52 +181,21 @@ def _readable(
     given = [path for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
     given += [f"/etc/{name}" for name in ETC]
     given += [f"{home}/{name}" for name in HOME]
-    given += _on_the_path(home, project, environ)
+    given += on_the_path(home, project, environ)
     given += more
     pairs: dict[str, str] = {}
     for target in given:
         source = os.path.realpath(target)
-        covered = any(_within(source, each) and _within(target, pairs[each]) for each in pairs)
+        covered = any(within(source, each) and within(target, pairs[each]) for each in pairs)
         if os.path.exists(source) and not covered and source not in pairs:
             pairs[source] = target
     return list(pairs.items()), links
 
 
-def _on_the_path(home: str, project: str | None, environ: Mapping[str, str]) -> Iterator[str]:
-    """Programs that are installed elsewhere, with what they need of what lies beside them."""
-    names = [*environ.get("PATH", "").split(":"), f"{sys.base_prefix}/bin"]
-    names += [f"{environ[name]}/bin" for name in ("VIRTUAL_ENV", "JAVA_HOME", "GOROOT") if environ.get(name)]
-    tops = (home, *filter(None, (project, _real_home(environ))))
-    for folder in dict.fromkeys(os.path.realpath(name) for name in names if os.path.isabs(name)):
-        if (project is not None and _within(folder, project)) or any(_within(folder, top) for top in SYSTEM):
-            continue
-        if any(_within(top, folder) for top in tops):
-            continue
-        above, name = os.path.split(folder)
-        whole = name == "bin" and any(_within(os.path.dirname(above), top) for top in SHARED_INSTALLATIONS)
-        if whole or (os.path.basename(above), name) in (("vendor", "bin"), ("node_modules", ".bin")):
-            yield above
-            continue
-        yield folder
-        own = [each for each in dict.fromkeys((home, _real_home(environ))) if each]
-        if name == "bin" and above not in [
-            f"{each}{end}" for each in own for end in ("", "/.local", "/.cargo")
-        ]:
-            go = BESIDE_GO if os.path.exists(f"{folder}/go") and os.path.exists(f"{above}/VERSION") else ()
-            beside = [
-                each for each in BESIDE if each != "share" or not any(_within(above, top) for top in own)
-            ]
-            yield from (f"{above}/{each}" for each in (*beside, *go))
-
-
-def _real_home(environ: Mapping[str, str]) -> str:
-    return os.path.realpath(environ["HOME"]) if environ.get("HOME") else ""
-
-
 def _secrets_in(readable: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Files that usually hold secrets and lie directly in a folder that is readable: `~/bin/id_rsa`."""
     for source, target in readable:
-        if any(_within(source, top) for top in (*SYSTEM, "/etc")):
+        if any(within(source, top) for top in (*SYSTEM, "/etc")):
             continue
         with contextlib.suppress(OSError):
             changed = os.stat(source).st_mtime_ns
@@ -261,10 +205,6 @@ def _secrets_in(readable: Sequence[tuple[str, str]]) -> Iterator[str]:
                     files = [each.name for each in entries if each.is_file(follow_symlinks=False)]
                 known = _secrets[source] = changed, [name for name in files if is_secret(name)]
             yield from (f"{target}/{name}" for name in known[1])
-
-
-def _within(path: str, top: str) -> bool:
-    return path == top or path.startswith(top.rstrip("/") + "/")
 
 
 def _identity(home: str) -> str:
@@ -329,7 +269,7 @@ def _of_trusted(project: str | None) -> list[tuple[str, str]]:
     """What the folders inside a project that the person trusts take settings and agents from."""
     entries = () if project is None else read_user_file().trusted.entries
     folders = dict.fromkeys(os.path.realpath(each.folder) for each in entries)
-    inner = [each for each in folders if each != project and _within(each, project or "")]
+    inner = [each for each in folders if each != project and within(each, project or "")]
     return [(f"{folder}/{name}", "folder") for folder in inner for name in FOLDERS]
 
 
@@ -360,9 +300,9 @@ def missing(place: CommandPlace, environ: Mapping[str, str]) -> str | None:
     if version < (5, 12):
         return f"it needs Linux 5.12 or newer, this is {release}"
     project = None if place.project is None else os.path.realpath(place.project)
-    if project is not None and _within(os.path.realpath(environ.get("HOME") or "/nonexistent"), project):
+    if project is not None and within(os.path.realpath(environ.get("HOME") or "/nonexistent"), project):
         return f"{project} holds your home folder, and all in it would be open: start in a folder of its own"
-    if project is not None and _within(os.path.realpath(user_file().parent), project):
+    if project is not None and within(os.path.realpath(user_file().parent), project):
         return f"{project} holds your settings for Retinue, which would be open: start in a folder of its own"
     if project in _own():
         return f"{project} is where Retinue runs from: start in a folder of its own"
