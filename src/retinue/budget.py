@@ -3,8 +3,9 @@
 A run's `Budget` says what it and everything below it may still use. A limit holds for a run and all below it;
 a run without a limit of its own is held by those above it. Every child has a share: so much is held back for
 it while it runs, whoever else runs, and it may go on beyond that with whatever nobody else holds. What a
-child really uses is charged to every ancestor. Turns are charged before a model call and tokens after it, so
-a tree overspends by its calls in flight at most.
+child really uses is charged to every ancestor. Turns are charged before a model call and tokens after it. A
+tree does not overspend by its calls in flight: each holds as much as the largest that its run has made, and
+as much again for the call that sums up.
 
 Nothing here knows a database: after a restart the same calls are made again from the log.
 """
@@ -22,9 +23,14 @@ from retinue.types import Limits, Reply, Usage
 
 Dimension = Literal["turns", "input_tokens", "output_tokens", "cost", "children", "agent_calls"]
 SHARED: tuple[Dimension, ...] = ("turns", "input_tokens", "output_tokens", "cost")
+PAID: tuple[Dimension, ...] = ("input_tokens", "output_tokens", "cost")
+"""What a model call takes is known of these when it is over."""
 ALL: tuple[Dimension, ...] = (*SHARED, "children", "agent_calls")
 PER_MESSAGE: tuple[Dimension, ...] = tuple(dimension for dimension in ALL if dimension != "cost")
 """What is allowed anew with every message of a person. Money is for the whole conversation."""
+
+NEARLY = 1e-9
+"""Sums of prices are not exact."""
 
 RUN: dict[Dimension, int] = {"turns": 250, "input_tokens": 7_500_000, "output_tokens": 750_000}
 """What one run is expected to need at the very most: ceilings of `auto` are reckoned by it."""
@@ -90,6 +96,8 @@ class Budget:
         self.held: dict[Dimension, float] = dict.fromkeys(ALL, 0)
         """The shares of those below whose nearest limit this is, as far as they are not used."""
         self.share: dict[Dimension, float] = dict.fromkeys(ALL, 0)
+        self.call: dict[Dimension, float] = dict.fromkeys(PAID, 0)
+        """What the largest model call of this run has taken: so much the next may take."""
         self._open = True
         self._says = says or {}
         self._elastic = frozenset(elastic)
@@ -145,7 +153,10 @@ class Budget:
     def _kept(self, dimension: Dimension) -> float:
         """What those below leave to the run itself, so that it can sum up: its share, and a model call."""
         limit = self._limits[dimension] or 0
-        return max(limit / (self.sharers + 1) - self.own[dimension], dimension == "turns")
+        return max(limit / (self.sharers + 1) - self.own[dimension], self._one_call(dimension))
+
+    def _one_call(self, dimension: Dimension) -> float:
+        return 1 if dimension == "turns" else self.call[dimension]
 
     def unspent(self, dimension: Dimension) -> float:
         """What is still held back for this run, where there is a limit above it.
@@ -168,7 +179,7 @@ class Budget:
         child = Budget(wanted, parent=self, name=name)
         for dimension in child._bounded:
             found = child._tightest(dimension)
-            if found is not None and found[0] < (1 if dimension == "turns" else 1e-9):
+            if found is not None and found[0] < (1 if dimension == "turns" else NEARLY):
                 limit = found[1].limit(dimension) or 0
                 left = limit - found[1].used[dimension] - found[1].held[dimension]
                 raise Refused(
@@ -192,7 +203,8 @@ class Budget:
         return child
 
     def _take_share(self, *, kept: bool) -> None:
-        """An equal part of the nearest limit above for every child there may be, as far as it is there.
+        """An equal part of the nearest limit above for every child there may be, as far as it is there; and
+        no less than a model call of its parent, as long as nobody knows what one of its own takes.
 
         `kept`: and not what the parent keeps for itself. One that had its share before had it beside that.
         """
@@ -203,15 +215,31 @@ class Budget:
             part = (holder.limit(dimension) or 0) / (self.sharers + 1)
             if dimension != "cost":
                 part = max(1, int(part))
+            if self.parent is not None and kept:
+                part = max(part, self.parent._one_call(dimension))
             own = self._limits[dimension]
-            there = (holder.limit(dimension) or 0) - holder.used[dimension] - holder.held[dimension]
-            there -= holder._kept(dimension) if kept else 0
-            if holder._holder[dimension] is not None:  # no promise is larger than the one it rests on
-                there = min(there, holder.unspent(dimension) - holder.held[dimension])
-            there = max(0.0, there)
+            there = holder._free(dimension, kept=kept)
             self.share[dimension] = part if own is None else min(part, own)
             self.share[dimension] = min(self.share[dimension], there + self._counted(dimension))
             holder.held[dimension] += self.unspent(dimension)
+
+    def _free(self, dimension: Dimension, *, kept: bool) -> float:
+        """What may be promised of the limit that is here. `kept`: and not what the run keeps for itself."""
+        there = (self.limit(dimension) or 0) - self.used[dimension] - self.held[dimension]
+        there -= self._kept(dimension) if kept else 0
+        if self._holder[dimension] is not None:  # no promise is larger than the one it rests on
+            there = min(there, self.unspent(dimension) - self.held[dimension])
+        return max(0.0, there)
+
+    def _hold_calls(self, count: int) -> None:
+        """Hold back as much as so many calls of this run may take, as far as it is there."""
+        for dimension in PAID:
+            holder = self._holder[dimension]
+            more = count * self.call[dimension] - self.unspent(dimension)
+            if holder is not None and more > 0:
+                more = min(more, holder._free(dimension, kept=True))
+                self.share[dimension] += more
+                holder.held[dimension] += more
 
     def _counted(self, dimension: Dimension) -> float:
         return (self.own if self._limits[dimension] is None else self.used)[dimension]
@@ -248,6 +276,17 @@ class Budget:
         if usage.cost:
             self.charge("cost", usage.cost)
 
+    def charge_call(self, usage: Usage) -> None:
+        """Count a model call of this run, and expect as much of the next."""
+        self.charge_usage(usage)
+        self.expect_call(usage)
+
+    def expect_call(self, usage: Usage) -> None:
+        """Hold back for the call to sum up with what one like this takes."""
+        for dimension in PAID:
+            self.call[dimension] = max(self.call[dimension], getattr(usage, dimension) or 0)
+        self._hold_calls(1)
+
     def release(self) -> None:
         """Give back what was held and not used. The second time does nothing."""
         for dimension, holder in self._holder.items():
@@ -261,14 +300,25 @@ class Budget:
             self.used[dimension] = self.own[dimension] = 0
 
     def check(self, run_id: str) -> None:
-        """Before a model call: is there anything left, here and above?"""
+        """Before a model call: is there anything left, here and above? Of what others share, a whole call."""
         for dimension in self._bounded:
             found = self._tightest(dimension)
-            if found is not None and found[0] == 0:
-                raise BudgetExhausted(
-                    f"the budget is used up: {say(dimension, 0)} left of {found[1]._amount(dimension)}",
-                    run_id=run_id,
-                )
+            if found is None:
+                continue
+            needed = 0 if found[1] is self else self._one_call(dimension)
+            if found[0] == 0 or found[0] + NEARLY < needed:
+                left = f"{say(dimension, found[0])} left of {found[1]._amount(dimension)}"
+                raise BudgetExhausted(f"the budget is used up: {left}", run_id=run_id)
+
+    def short(self) -> str | None:
+        """Why the next call has to be the one that sums up: after another there is none to do so with."""
+        for dimension in PAID:
+            found = self._tightest(dimension)
+            if found is not None and found[0] + NEARLY < 2 * self.call[dimension]:
+                left = f"{say(dimension, found[0])} left of {found[1]._amount(dimension)}"
+                took = say(dimension, self.call[dimension])
+                return f"the budget is nearly used up: {left}, and a call took {took}"
+        return None
 
     def refuse_unknown_cost(self, reply: Reply, run_id: str) -> None:
         """A limit on money cannot hold for a model whose price nobody knows: stop after its first answer."""
@@ -297,11 +347,14 @@ class Budget:
                 run_id=run_id,
             )
 
-    def begin_turn(self, run_id: str, *, unpriced: bool = False) -> None:
-        """`unpriced`: the run has used something that nobody knows the price of."""
-        self.check(run_id)
+    def begin_turn(self, run_id: str, *, unpriced: bool = False, recorded: bool = False) -> None:
+        """`unpriced`: the run has used something that nobody knows the price of. `recorded`: this is played
+        back, and the turn was made then."""
+        if not recorded:
+            self.check(run_id)
         if unpriced:
             self.refuse_unpriced(run_id)
+        self._hold_calls(2)
         self.charge("turns", 1)
 
     def says(self, dimension: Dimension) -> str:

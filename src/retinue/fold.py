@@ -58,7 +58,7 @@ from retinue.types import EndedBy, Message, Usage, UserMessage
 KNOWLEDGE_TITLE = "## External Knowledge\n"
 """How the message begins that holds what was looked up before the first step."""
 
-_PASSING: tuple[EndedBy, ...] = ("refusal", "max_turns", "time")
+_PASSING: tuple[EndedBy, ...] = ("refusal", "max_turns", "time", "budget")
 """Ends whose last reply is no answer to whoever takes the run up without a word: the question is asked anew,
 or the work goes on where it was cut."""
 
@@ -134,6 +134,15 @@ def _limit_passed(state: RunState, event: LimitPassed) -> None:
     past_guarding(state)
 
 
+def _larger(one: Usage, other: Usage) -> Usage:
+    """The larger of two calls, in each of what they took."""
+    return Usage(
+        input_tokens=max(one.input_tokens, other.input_tokens),
+        output_tokens=max(one.output_tokens, other.output_tokens),
+        cost=max(one.cost or 0.0, other.cost or 0.0),
+    )
+
+
 def _call_cut(state: RunState, event: CallCut) -> None:
     state.use(event.usage)
 
@@ -159,6 +168,7 @@ def _model_replied(state: RunState, event: ModelReplied) -> None:
     state.answered_by = event.model
     state.seen_calls.update(call.id for call in event.message.calls)
     state.use(event.usage)
+    state.largest_call = _larger(state.largest_call, event.usage)
     state.messages.append(event.message)
     state.calls = {call.id: call for call in event.message.calls}
     state.results = {}

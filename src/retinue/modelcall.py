@@ -31,7 +31,6 @@ async def may_read(run: Run) -> bool:
 async def ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: EndedBy = "") -> None:
     """One model call. What it cost is charged and its reply is durable before anything follows from it."""
     state = run.state
-    run.budget.begin_turn(run.id, unpriced=state.unpriced)
     if state.step_open is None:
         step = state.step + 1
     else:  # asked before a restart, never answered
@@ -39,7 +38,8 @@ async def ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: E
         step, purpose, reason, cause = asked.step, asked.purpose, asked.reason, asked.cause
     if state.parked is not None:
         await run.wait_out(run)
-    await run.due(step)
+    recorded = await run.due(step)
+    run.budget.begin_turn(run.id, unpriced=state.unpriced, recorded=recorded is True)
     if not await may_read(run):
         return
     # At once: nobody says anything in between that no guard has seen. Durable before anything is paid for;
@@ -57,7 +57,7 @@ async def ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: E
     if answered is None:
         return
     reply, duration = answered
-    run.budget.charge_usage(reply.usage)  # now: it was paid for, whatever comes of it
+    run.budget.charge_call(reply.usage)  # now: it was paid for, whatever comes of it
     message = reply.message
     if purpose in ("final", "summary"):
         message = AssistantMessage(text=message.text)  # no tools were offered: calls mean nothing

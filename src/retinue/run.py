@@ -26,7 +26,17 @@ from retinue.skills import Skill
 from retinue.tools.base import FormFilled, FormQuestion, SampleRequest, Tool
 from retinue.tools.changing import Changes
 from retinue.tools.notes import Kind
-from retinue.types import AddressFrom, AgentSpec, JsonSchema, Reply, Report, ToolCall, ToolSpec, Usage
+from retinue.types import (
+    AddressFrom,
+    AgentSpec,
+    EndedBy,
+    JsonSchema,
+    Reply,
+    Report,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
 from retinue.workspace import Files
 
 
@@ -165,7 +175,7 @@ def _no_one(report: Report) -> None:
     """Nobody waits for its answers."""
 
 
-async def always_due(what: int | str) -> None:
+async def always_due(what: int | str) -> bool | None:
     """Nothing is played back: a step or a call begins as soon as it can."""
 
 
@@ -227,8 +237,8 @@ class Run:
     dismiss: Dismiss
     unheard: Callable[[Run], list[Report]]
     """The reports of children that are in no result and no notice yet."""
-    short_of_time: Callable[[int], str | None]
-    """Why this step has to be the last, since the time is nearly up."""
+    short: Callable[[int], tuple[EndedBy, str] | None]
+    """Why this step has to be the last, since the time or the budget is nearly used up."""
     small: Callable[[], Model]
     """The cheap model, for summaries."""
     notes: Callable[[Kind, int], str]
@@ -261,9 +271,9 @@ class Run:
     """Has the small model write what a server asks for while a call runs, if a person agrees."""
     refresh: Callable[[Run], None] = _as_before
     """Brings its tools up to date before a step: servers may offer others by now, and some were found."""
-    due: Callable[[int], Awaitable[None]] = always_due
+    due: Callable[[int], Awaitable[bool | None]] = always_due
     """In a replay: waits until a step began then, so that it is asked with what it was asked with."""
-    call_due: Callable[[str], Awaitable[None]] = always_due
+    call_due: Callable[[str], Awaitable[bool | None]] = always_due
     """In a replay: waits for the end of the run, if it was stopped then before it came to this call."""
     answer_due: Callable[[int, bool], Awaitable[None]] = always_over
     """In a replay: waits until the answer of a step was considered then, or was the end if that comes now, so

@@ -158,6 +158,8 @@ class RunState:
     usage: Usage = Usage()
     spent: float = 0.0
     """Dollars that are known to be spent, also where `usage` has a part whose price is not."""
+    largest_call: Usage = Usage()
+    """What its model calls took at most, each: what the next is expected to take."""
     unpriced: bool = False
     """Something was used, since it was last taken up, that nobody knows the price of."""
     unanswered: bool = False

@@ -104,9 +104,9 @@ def why_stop(run: Run) -> tuple[EndedBy, str] | None:
     most = state.max_turns or run.max_turns
     if state.work_turns >= most:
         return "max_turns", f"max turns reached: {state.work_turns} of {most}"
-    short = run.short_of_time(state.step + 1)
+    short = run.short(state.step + 1)
     if short is not None:
-        return "time", short
+        return short
     for (name, arguments), outcomes in state.attempts.items():
         if circling(outcomes):
             often = f"{name} was called {len(outcomes)} times with {_short(arguments)}"

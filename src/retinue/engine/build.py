@@ -45,7 +45,7 @@ from retinue.run_state import RunState
 from retinue.skills import Skill
 from retinue.tools.base import Tool
 from retinue.tools.skills import listed, skill_tool
-from retinue.types import AgentSpec, Effect, ToolSpec
+from retinue.types import AgentSpec, Effect, EndedBy, ToolSpec
 from retinue.web.framing import frame
 from retinue.workspace import Files
 from retinue.workspace_folder import Workspace
@@ -277,7 +277,7 @@ def build(
         leaves=config.parent_ends(depth) == "leave",
         dismiss=tree.dismiss,
         unheard=tree.unheard,
-        short_of_time=played.short.get if played is not None else lambda step: clock.short(),
+        short=played.short.get if played is not None else lambda step: _short(clock, budget),
         recorder=workflow.recorder,
         park=partial(park, tree),
         wait_out=partial(wait_out, tree),
@@ -307,6 +307,15 @@ def build(
         recorded_cuts=list(played.cuts) if played is not None else None,
     )
     return run, resources
+
+
+def _short(clock: Clock, budget: Budget) -> tuple[EndedBy, str] | None:
+    """Why a run has to sum up now, as a fact and in words."""
+    if (late := clock.short()) is not None:
+        return "time", late
+    if (poor := budget.short()) is not None:
+        return "budget", poor
+    return None
 
 
 async def _pages_below(config: WorkflowConfig, run: Run) -> dict[str, str]:

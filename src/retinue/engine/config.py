@@ -53,7 +53,7 @@ from retinue.store.base import Store
 from retinue.threads import briefly
 from retinue.tools.base import Tool
 from retinue.tools.skills import SKILL_IS, spellings
-from retinue.types import AgentSpec, GivenObjects, Limits, ModelSettings, TypedSchema
+from retinue.types import AgentSpec, EndedBy, GivenObjects, Limits, ModelSettings, TypedSchema
 from retinue.workspace import Buffers
 
 Answering = Literal["ask", "refuse"]
@@ -106,8 +106,8 @@ class Played:
     duration_ms: int
     cuts: Sequence[CallCut]
     """The model calls then that gave no reply."""
-    short: Mapping[int, str]
-    """The step that was its last, since its time was nearly up, and what was said of that."""
+    short: Mapping[int, tuple[EndedBy, str]]
+    """The step that was its last, since its time or budget was nearly used up, and what was said of that."""
     guidance: Callable[[str], tuple[str, str] | None] = no_guidance
     """The instructions of folders that it was told of then."""
     skill: Tool | None = None
@@ -124,11 +124,11 @@ class Played:
     """In which order its code was told then what it waited for, by the call."""
     brings: Callable[[str], tuple[str, ...] | None] = not_recorded
     """The private data that a call was said to bring then, by its id."""
-    due: Callable[[int], Awaitable[None]] = always_due
-    """Waits until a step began then."""
+    due: Callable[[int], Awaitable[bool | None]] = always_due
+    """Waits until a step began then, and says whether it did. Ends the run if its budget ended it instead."""
     answer_due: Callable[[int, bool], Awaitable[None]] = always_over
     """Waits until the answer of a step was considered then, or was the end."""
-    call_due: Callable[[str], Awaitable[None]] = always_due
+    call_due: Callable[[str], Awaitable[bool | None]] = always_due
     """Waits for the end of the run, if it was stopped then before it came to this call."""
     closing: Callable[[Run], Awaitable[Closing]]
     """What its report said of its copy of the project, below its text."""

@@ -47,7 +47,7 @@ def _exhausted(tree: RunTree, state: RunState) -> str:
         budget.check(tree.root_id)
     except BudgetExhausted as error:
         return str(error)
-    return ""
+    return budget.short() or ""
 
 
 def _nothing_left(state: RunState, short: str) -> NothingLeft:

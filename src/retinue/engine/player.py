@@ -23,7 +23,7 @@ from retinue.engine.record import OWN_CANCELS, STEADY, Order, Place, Record, pla
 from retinue.engine.recorded_voice import AsideVoice, RecordedVoice
 from retinue.engine.run_guards import PlayedGuards, spoken_after
 from retinue.engine.workflow import Workflow
-from retinue.errors import Refused, ToolError
+from retinue.errors import BudgetExhausted, Refused, ToolError
 from retinue.events import (
     AnyEvent,
     ApprovalRequested,
@@ -174,7 +174,7 @@ class Player:
             else None,
             duration_ms=report.duration_ms - before if report is not None else 0,
             cuts=self.record.cuts(run_id),
-            short=self.record.short_of_time(run_id),
+            short=self.record.short(run_id),
             small=AsideVoice(began.model),
             summaries=(e for e in self.record.runs[run_id] if isinstance(e, HistoryPruned)),
             guidance=partial(_told_then, self.record.runs[run_id]),
@@ -299,13 +299,18 @@ class Player:
         own = (began.run_id, began.child_id) in self._copied
         return told[-1] if own or told[-1].telling != Usage() else None
 
-    async def _step_due(self, run_id: str, step: int) -> None:
+    async def _step_due(self, run_id: str, step: int) -> bool:
         log = self.record.runs.get(run_id, ())
         then = next((e for e in log if isinstance(e, StepStarted) and e.step == step), None)
+        report = self.record.finished(run_id)
         if then is not None:
             await self.order.turn(then)
+        elif report is not None and report.ended_by == "budget" and report.incomplete:
+            await self.end(run_id)
+            raise BudgetExhausted(report.incomplete, run_id=run_id)
         if step == 1:
             self.deliver(run_id, 0, "replied")
+        return then is not None
 
     async def _answer_due(self, run_id: str, step: int, ends: bool) -> None:
         """In its turn: children in the background may have reported between an answer and what became of it.

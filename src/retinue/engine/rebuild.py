@@ -73,6 +73,7 @@ def charge(tree: RunTree, budget: Budget, state: RunState, before: Before, *, pa
     budget.charge("input_tokens", state.usage.input_tokens - before.usage.input_tokens)
     budget.charge("output_tokens", state.usage.output_tokens - before.usage.output_tokens)
     budget.charge("cost", state.spent - (0.0 if paid else before.spent))
+    budget.expect_call(state.largest_call)
     for run_id, child in state.children.items():
         past, ended = tree.past.get(run_id), state.ended.get(run_id)
         done, asked = before.children.get(run_id, 0), state.pieces[run_id]

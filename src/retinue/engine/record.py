@@ -34,7 +34,7 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
-from retinue.types import Report, Usage
+from retinue.types import EndedBy, Report, Usage
 
 Place = tuple[str, type[Event], Any, Any, Any]
 STEADY = (
@@ -162,10 +162,11 @@ class Record:
         raised = any(isinstance(e, ErrorRaised) for e in self.part(run_id))
         return report.status == "error" and not raised
 
-    def short_of_time(self, run_id: str) -> dict[int, str]:
-        """The step in which a run summed up since its time was nearly up, and what it was told of that."""
-        steps = (e for e in self.runs.get(run_id, ()) if isinstance(e, StepStarted) and e.cause == "time")
-        return {e.step: e.reason for e in steps}
+    def short(self, run_id: str) -> dict[int, tuple[EndedBy, str]]:
+        """The step in which a run summed up since its time or budget was nearly used up, and what it was told
+        of that."""
+        steps = (e for e in self.runs.get(run_id, ()) if isinstance(e, StepStarted))
+        return {e.step: (e.cause, e.reason) for e in steps if e.cause in ("time", "budget")}
 
     def before(self, event: AnyEvent) -> set[Place]:
         """What had come out by then."""
