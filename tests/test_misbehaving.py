@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from retinue import Report, Retinue, ToolResult, Usage, tool
+from retinue import AgentSpec, Report, Retinue, ToolResult, Usage, tool
 from retinue.events import RunFinished, ToolReturned
 from retinue.testing import ScriptedModel, call
 from retinue.tools.base import Tool
@@ -46,6 +48,8 @@ class Wordless(Exception):
 ERRORS = [
     Wordless(),
     SystemExit(3),
+    KeyboardInterrupt("not a person"),
+    GeneratorExit("closed"),
     asyncio.CancelledError(),
     StopIteration(1),
     StopAsyncIteration(),
@@ -71,6 +75,79 @@ async def test_whatever_a_tool_raises_is_a_result_that_the_model_reads(
         report = await run_tool(tmp_path, tool(name="fail", timeout=timeout)(plain if sync else waiting))
         assert report.ok
         assert type(error).__name__ in report.text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KeyboardInterrupt("of its own"), SystemExit("of its own"), StopIteration("of its own")],
+    ids=lambda error: type(error).__name__,
+)
+async def test_what_would_end_a_program_keeps_its_kind_and_its_words(
+    tmp_path: Path, error: BaseException
+) -> None:
+    def plain() -> str:
+        """Fail."""
+        raise error
+
+    report = await run_tool(tmp_path, tool(name="fail")(plain))
+    assert report.text == f"{type(error).__name__}: of its own"
+
+
+async def test_what_would_end_a_program_is_an_error_that_code_can_catch(tmp_path: Path) -> None:
+    def fail() -> str:
+        """Fail."""
+        raise KeyboardInterrupt("of its own")
+
+    code = "try:\n    await fail()\nexcept Exception as error:\n    print('caught', error)"
+    async with Retinue(
+        model=ScriptedModel([call("run_code", code=code), lambda request: request.messages[-1].text]),
+        db="memory:",
+        cwd=tmp_path,
+        environ={},
+        agents=[
+            AgentSpec(name="coder", description="c", prompt="You write code.", tools=("run_code", tool(fail)))
+        ],
+    ) as retinue:
+        report = await retinue.run("coder", "go")
+    assert "caught KeyboardInterrupt: of its own" in report.text
+
+
+def test_a_person_who_presses_ctrl_c_twice_ends_the_program_whatever_tool_is_at_work(tmp_path: Path) -> None:
+    """In a process of its own: the first asks the loop to end, which the tool does not let do anything."""
+    program = f"""
+import asyncio, signal
+from retinue import Retinue, tool
+from retinue.testing import ScriptedModel, call
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
+
+@tool
+async def hold() -> str:
+    "Never give the loop back."
+    print("held", flush=True)
+    while True:
+        pass
+
+async def main():
+    model = ScriptedModel([call("hold"), "done"])
+    async with Retinue(model=model, db="memory:", cwd={str(tmp_path)!r}, environ={{}}, tools=[hold]) as retinue:
+        await retinue.run("general", "go")
+    print("went on", flush=True)
+
+asyncio.run(main())
+"""
+    child = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "held\n"
+    while child.poll() is None:
+        child.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=0.1)
+    out, errors = child.communicate(timeout=60)
+    assert "went on" not in out
+    assert "KeyboardInterrupt" in errors
 
 
 @pytest.mark.parametrize("what", ["admit", "private", "reads", "harmless"])

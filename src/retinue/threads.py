@@ -17,7 +17,9 @@ import contextvars
 import functools
 import inspect
 import logging
+import signal
 import threading
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -61,7 +63,7 @@ async def briefly(function: Callable[P, T | Awaitable[T]], /, *args: P.args, **k
 
 async def contained(function: Callable[P, T | Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """What a program's function says, async or not. What it raises that would end whoever waits, such as
-    `SystemExit` or a `CancelledError` of its own, is a `RuntimeError`."""
+    `SystemExit` or a `CancelledError` of its own, is a `RuntimeError` of that name."""
     with only_errors():
         if is_async(function):
             said = function(*args, **kwargs)
@@ -75,13 +77,38 @@ def only_errors() -> Generator[None]:
     """What a program's function raises in here that would end whoever waits is a `RuntimeError`."""
     try:
         yield
-    except (Exception, KeyboardInterrupt):
+    except Exception:
         raise
     except BaseException as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
             raise
-        raise RuntimeError(f"{type(error).__name__}: {error}") from None
+        if by_signal(error):
+            raise
+        raise _ordinary(error) from None
+
+
+def by_signal(error: BaseException) -> bool:
+    """Whether a person stopped the process with Ctrl-C, and not the code that was running by itself.
+
+    Signals are handled in the main thread. Python's own handler leaves no trace in an error: where that is
+    in place, and not that of `asyncio.run`, an error in that thread may be a person's.
+    """
+    if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
+        return False
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        return True
+    code = getattr(_innermost(handler), "__code__", None) if callable(handler) else None
+    return any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def _ordinary(error: BaseException) -> Exception:
+    """An error that would end more than the call it came from, as one of the same name and words that does
+    not."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return type(type(error).__name__, (RuntimeError,), {})(*error.args)
 
 
 def is_async(function: Callable[..., object]) -> bool:
@@ -128,7 +155,7 @@ async def in_own_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.
     returned, error = await done
     try:
         if error is not None:
-            raise error
+            raise _ordinary(error)
         return returned[0]
     finally:
         del error  # an error in a variable holds the frame that holds it
@@ -170,10 +197,10 @@ async def in_own_task(work: Awaitable[T]) -> T:
             await _end(task, getattr(work, "__qualname__", "a coroutine"))
     returned, error = task.result()
     try:
-        if isinstance(error, Exception | KeyboardInterrupt | SystemExit | asyncio.CancelledError):
+        if isinstance(error, asyncio.CancelledError) or (error is not None and by_signal(error)):
             raise error
-        if error is not None:  # of a kind that would end whoever waits
-            raise RuntimeError(f"{type(error).__name__}: {error}")
+        if error is not None:
+            raise _ordinary(error)
         return returned[0]
     finally:
         del error

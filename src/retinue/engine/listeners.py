@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 from retinue.events import Event, LiveEvent
+from retinue.threads import by_signal
 from retinue.types import Report
 
 log = logging.getLogger("retinue.engine")
@@ -55,7 +56,9 @@ class Listeners:
         for hear in tuple(self._hearers):
             try:
                 hear(event)
-            except (Exception, SystemExit) as error:  # who only listens must not stop what is listened to
+            except BaseException as error:  # who only listens must not stop what is listened to
+                if by_signal(error):
+                    raise
                 log.error("a listener failed on %s: %r", type(event).__name__, error)
         for queue in self._followers.get(event.root_id, ()):
             if queue.qsize() < MOST_QUEUED or isinstance(event, Event):
