@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -228,3 +228,37 @@ async def test_the_dead_of_others_that_came_meanwhile_are_let_go_and_those_of_th
     await going
     assert orphan not in ending.everything()
     assert own.wait() == 5
+
+
+async def waiting_for(found: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not found():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("when", ["while a command runs", "afterwards"])
+async def test_orphans_of_our_own_session_are_let_go_and_children_of_the_program_kept(
+    files: Files, tmp_path: Path, when: str
+) -> None:
+    """An orphan comes to us since we take them in; a child that is dead for longer is the program's to reap."""
+    assert files.project is not None
+    leave = "sh -c 'echo $$ > tmp; mv tmp orphan; until [ -e die ]; do sleep 0.01; done' & read line; exit 5"
+    own = subprocess.Popen(("sh", "-c", leave), cwd=tmp_path, stdin=subprocess.PIPE)
+    other = subprocess.Popen(("sh", "-c", "exit 6"))
+    await waiting_for(lambda: (tmp_path / "orphan").exists() and ending.is_zombie(other.pid))
+    orphan = int((tmp_path / "orphan").read_text())
+    assert os.getsid(orphan) == os.getsid(0)
+    going = asyncio.create_task(bash(files, "touch begun; until [ -e on ]; do sleep 0.01; done"))
+    await waiting_for((files.project / "begun").exists)
+    assert own.stdin is not None
+    own.stdin.close()
+    await waiting_for(lambda: ending.is_zombie(own.pid))
+    assert orphan in ending.children_of_ours()
+    if when == "while a command runs":
+        (tmp_path / "die").touch()
+        await waiting_for(lambda: ending.is_zombie(orphan))
+    (files.project / "on").touch()
+    await going
+    (tmp_path / "die").touch()
+    await waiting_for(lambda: orphan not in ending.everything())
+    assert (own.wait(), other.wait()) == (5, 6)

@@ -80,6 +80,21 @@ def children_of(own: int) -> set[int]:
         return {pid for pid, looked_up in found.items() if looked_up is not None and looked_up[0] == own}
 
 
+def descent(top: int, spare: frozenset[int] = frozenset()) -> dict[int, int]:
+    """Every process below one with its parent, not the spared ones and what is below these. Looks at those
+    alone, and finds nothing where the kernel keeps no lists of children."""
+    found: dict[int, int] = {}
+    ahead = [top]
+    while ahead:
+        parent = ahead.pop()
+        for thread in _listed(f"/proc/{parent}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{parent}/task/{thread}/children", "rb") as file:
+                more = {pid: parent for pid in map(int, file.read().split()) if pid not in spare}
+                ahead += more.keys() - found.keys()
+                found |= more
+    return found
+
+
 def _listed(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
@@ -135,6 +150,12 @@ def _looked_up(pid: int) -> tuple[int, bytes] | None:
     """The parent of a process and when it began; None if it is gone or only waits to be reaped."""
     fields = _fields(pid)
     return None if len(fields) < 20 or fields[0] in (b"X",) else (int(fields[1]), fields[19])
+
+
+def began(pid: int) -> bytes | None:
+    """When a process was started; None if it is gone."""
+    found = _looked_up(pid)
+    return None if found is None else found[1]
 
 
 def signal_below(top: int, number: int, *, spare: frozenset[int] = frozenset()) -> int:

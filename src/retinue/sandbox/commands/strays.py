@@ -10,7 +10,6 @@ something may still run.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import signal
@@ -20,6 +19,7 @@ import time
 from collections.abc import Mapping
 
 from retinue.sandbox.commands import ending, marks
+from retinue.sandbox.commands.adopted import Adopted, reap, session_of
 
 SWEEPING = 5.0
 """Seconds at most for ending what is found."""
@@ -56,11 +56,13 @@ class _Home:
 
     def __init__(self) -> None:
         self._owner, self._wanted, self._ours = 0, 0, False
+        self._adopted = Adopted()
 
     def open(self) -> bool:
-        _reap_adopted()
         if self._owner != os.getpid():  # a fork takes in nobody, whatever its parent did
-            self._owner, self._wanted = os.getpid(), 0
+            self._owner, self._wanted, self._adopted = os.getpid(), 0, Adopted()
+        self._adopted.look(SPAWNERS)
+        self._adopted.let_go(seen=self._ours)
         if self._wanted == 0:
             self._ours = not ending.adopts_orphans()  # or the program wants it so, and still will
             if self._ours and not ending.adopt_orphans():
@@ -69,11 +71,13 @@ class _Home:
         return True
 
     def close(self) -> None:
-        _reap_adopted()
         if self._owner == os.getpid() and self._wanted:
             self._wanted -= 1
-            if self._wanted == 0 and self._ours:
+            last = self._wanted == 0 and self._ours
+            if last:
                 ending.adopt_orphans(False)
+            self._adopted.look(SPAWNERS)
+            self._adopted.let_go(seen=self._ours, later=last)
 
 
 _home, _giver = _Home(), _Giver()
@@ -131,7 +135,7 @@ class Strays:
         for pid, (parent, began) in found.items():
             limit = limits[pid]
             if limit == self._own - 1 and parent == top and pid not in looked_after:
-                _reap(pid)  # a supervisor that waited for a command, and ended with its spawner
+                reap(pid)  # a supervisor that waited for a command, and ended with its spawner
             if limit == self.mark or (pid in orphans and limit is not None and self._nobodys(limit)):
                 ours[pid] = began
             elif pid in orphans and limit not in _live:
@@ -139,7 +143,7 @@ class Strays:
                     pid
                 )  # of another Retinue that is gone, or says so
             elif pid in below and int(began) >= self._began and limit in (None, self._own):
-                doubtful = doubtful or (_session(pid) not in (session, 0) and not ending.is_zombie(pid))
+                doubtful = doubtful or (session_of(pid) not in (session, 0) and not ending.is_zombie(pid))
         return ours, doubtful
 
     def _unmarked(self, limits: Mapping[int, int | None]) -> frozenset[int]:
@@ -153,34 +157,9 @@ class Strays:
 
 def _end(pid: int, began: bytes) -> None:
     if ending.is_zombie(pid):
-        _reap(pid)
+        reap(pid)
     else:
         ending.signalled(pid, began, signal.SIGKILL)
-
-
-def _reap(pid: int) -> None:
-    with contextlib.suppress(OSError):  # another's child, or the program around us was faster
-        os.waitpid(pid, os.WNOHANG)
-
-
-def _reap_adopted() -> None:
-    """Let go of the dead that came to us from others: nobody else can.
-
-    Of those alone that the program cannot have started itself, whose end is the program's to hear of: a child
-    is in the session of its parent or in one of its own. An orphan of our own session is left as it is.
-    """
-    own = os.getsid(0)
-    for pid in ending.children_of_ours():  # orphans come to the first thread
-        if _session(pid) not in (own, pid, 0) and ending.is_zombie(pid):
-            _reap(pid)
-
-
-def _session(pid: int) -> int:
-    """0 for a process that is gone."""
-    try:
-        return os.getsid(pid)
-    except OSError:
-        return 0
 
 
 def _ticks() -> int:
