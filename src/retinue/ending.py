@@ -175,7 +175,7 @@ def report_of(run: Run, ending: Ending, checked: Checked, at_work: int) -> Repor
         claims=checked.claims.claims,
         uncited=len(checked.claims.uncited),
         uncited_at=checked.claims.uncited_at[:MOST_PLACES],
-        files=tuple(dict.fromkeys((*state.files, *ending.in_copy))),
+        files=state.all_files(ending.in_copy),
         incomplete=report_facts.why_incomplete(state, ending.incomplete),
         error=ending.error,
         data=run.data,

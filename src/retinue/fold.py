@@ -186,12 +186,22 @@ def _tool_called(state: RunState, event: ToolCalled) -> None:
 
 
 def _files_changed(state: RunState, event: FilesChanged) -> None:
-    if not event.exact:
-        return  # a command's changes are not known to whoever ran it
+    if not event.exact:  # a command's changes are not known to whoever ran it
+        _command_changed(state, event)
+        return
     for change in event.changes:
         state.seen_files.pop(change.path, None)
         if not event.void and change.after.sha256:
             state.seen_files[change.path] = change.after.sha256
+
+
+def _command_changed(state: RunState, event: FilesChanged) -> None:
+    """What a command put back as it was is no change."""
+    for change in event.changes:
+        if "folder" not in (change.before.kind, change.after.kind):
+            before = state.changed.setdefault(change.path, change.before)
+            if change.after.is_like(before):
+                del state.changed[change.path]
 
 
 def _copy_left(state: RunState, event: CopyLeft) -> None:
@@ -340,7 +350,7 @@ _REMAINS = (
     *("standing", "seq", "pos", "step", "step_open", "model", "usage", "turns", "tool_calls", "duration_ms"),
     *("report", "finished", "reported", "cancelled", "pieces", "asked_again", "began_at", "last_at"),
     *("said", "vouched", "found", "links", "followed", "cleared", "withheld", "rejected", "granted"),
-    *("files", "brought", "seen_messages"),
+    *("files", "changed", "brought", "seen_messages"),
 )
 
 

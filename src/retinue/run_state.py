@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -37,6 +38,7 @@ from retinue.types import (
     Effect,
     Effort,
     EndedBy,
+    FileState,
     Message,
     Report,
     ResearchPlan,
@@ -50,6 +52,8 @@ from retinue.types import (
     UserMessage,
 )
 
+MOST_CHANGED = 1000
+"""Files that a report names of those that commands changed: `runs diff` has all."""
 MOST_NAMED = 50
 """Names of private data that are kept: that there is some counts, and a person reads a few."""
 
@@ -221,6 +225,9 @@ class RunState:
     written: str = ""
     """What a call wrote as the answer, for the question of now."""
     files: list[str] = field(default_factory=list[str])
+    """What its calls said they wrote, and what its children wrote."""
+    changed: dict[str, FileState] = field(default_factory=dict[str, FileState])
+    """What its commands changed in the project, each with what lay there before the first of them."""
     seen_files: dict[str, str] = field(default_factory=dict[str, str])
     """The content that this run last saw or wrote at a path, by its hash."""
     seen_messages: set[str] = field(default_factory=set[str])
@@ -287,6 +294,10 @@ class RunState:
         self.usage += usage
         self.spent += usage.cost or 0.0
         self.unpriced = self.unpriced or usage.cost is None
+
+    def all_files(self, more: Iterable[str] = ()) -> tuple[str, ...]:
+        """The files that it and those below it wrote, changed or removed, also by commands; and `more`."""
+        return tuple(dict.fromkeys((*self.files, *islice(self.changed, MOST_CHANGED), *more)))
 
     @property
     def status(self) -> Status:

@@ -41,6 +41,23 @@ async def test_a_project_is_recorded_however_its_folder_is_spelled(tmp_path: Pat
     assert tree(folder) == before
 
 
+async def test_a_report_names_what_commands_changed_and_not_what_they_put_back(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    steps = [
+        call("write", path="x.txt", content="x"),
+        bash("echo 2 > two.txt; echo 3 > three.txt; rm lib/deep/*; mkdir empty"),
+        bash("rm three.txt"),
+        "done",
+    ]
+    async with opened(folder, steps, db=str(tmp_path / "runs.db")) as retinue:
+        gone = {f"lib/deep/{each.name}" for each in (folder / "lib/deep").iterdir()}
+        report = await retinue.run("writer", "go")
+        assert gone
+        assert report.files[0] == "x.txt"
+        assert set(report.files) == {"x.txt", "two.txt", *gone}
+        assert (await retinue.replay(report.run_id)).diff == ""
+
+
 def test_a_way_back_from_a_link_leads_where_the_system_says(tmp_path: Path) -> None:
     folder = project(tmp_path / "p")
     (tmp_path / "to").symlink_to(folder / "lib")

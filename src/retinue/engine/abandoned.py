@@ -209,7 +209,7 @@ class _Ending:
             duration_ms=state.duration_ms + int(seconds_used(began.run_id, self.logs) * 1000),
             sources=tuple(state.sources),
             problems=report_facts.all_problems(state, NOTHING),
-            files=tuple(state.files),
+            files=state.all_files(),
             incomplete=report_facts.why_incomplete(state, self.reason),
             error=self.reason,
             model=began.model,

@@ -190,9 +190,10 @@ class Player:
         )
 
     async def _closing(self, run: Run) -> Closing:
-        """What a report said of the copy that its run worked in. It is merged since, or another one."""
+        """What a report said of the copy that its run worked in, which is merged since, or another one; and
+        of what commands changed: none runs again."""
         ended = self.record.ending(run.id)
-        if ended is None or run.spec.isolation != "worktree":
+        if ended is None:
             return Closing()
         text = ended.report.text[-ended.of_copy :] if ended.of_copy else ""
         return Closing(text=text, files=ended.report.files)

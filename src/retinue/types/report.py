@@ -106,8 +106,8 @@ class Report(Struct, Generic[Output], frozen=True, kw_only=True, dict=True):
     """What comes back from a run. `Report[Booking]` is that of one which was asked for a `Booking`.
 
     `text` is the answer, in `format` (`markdown` or `json`); `data` is that of a typed one. `files` are
-    those that it and those below it wrote, `duration_ms` is how long it worked. `usage` counts the run and
-    everything below it;
+    those that it and those below it wrote, changed or removed, also by commands; `duration_ms` is how long it
+    worked. `usage` counts the run and everything below it;
     `turns` and `tool_calls` are the run's own. `sources` are what was really fetched or read, and what the
     text cites beyond that, marked as not verified; `problems` say what is wrong with citations and
     quotations, and that knowledge could not be looked up first. `incomplete` says why the work is not

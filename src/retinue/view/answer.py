@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from retinue.story import Story
@@ -22,6 +23,7 @@ from retinue.view.picture import MARKS
 from retinue.workspace import HOME
 
 MOST_SOURCES = 12
+MOST_FILES = 20
 
 
 def print_answer(report: Report) -> None:
@@ -78,9 +80,8 @@ def summary(
     # What lies in the run's own home ended with it: only what is still there is worth naming.
     gone = tree.undone if tree is not None else ()
     there = [file for file in report.files if not file.startswith(f"{HOME}/") and file not in gone]
-    files = [words.one_line(file) for file in there]
-    if files:
-        lines += [[(text, "dim")] for text in wrap(f"files: {', '.join(files)}", width)]
+    if there:
+        lines += [[(text, "dim")] for text in wrap(f"files: {_named(there, report.run_id)}", width)]
     node = tree.nodes.get(report.run_id) if tree is not None else None
     lines += _missing(report, node, width, report.run_id if shown else "")
     for each in node.walk() if node is not None else ():
@@ -88,6 +89,13 @@ def summary(
     if goes_on and (told := _going_on(report, node)):
         lines += _wrapped(told, "dim", width)
     return [*lines, *_figures(report, report.outcome if node is None else node.outcome, width)]
+
+
+def _named(files: Sequence[str], run_id: str) -> str:
+    """Some of the files that were changed, and where the rest is named."""
+    some = ", ".join(words.one_line(file) for file in files[:MOST_FILES])
+    more = len(files) - MOST_FILES
+    return some if more <= 0 else f"{some} and {more} more: {command(f'runs diff {run_id} --stat')}"
 
 
 def _going_on(report: Report, node: Node | None) -> str:
