@@ -16,7 +16,7 @@ import pytest
 
 from retinue import AgentSpec, ConfigError, Report, Retinue, StoreError
 from retinue.errors import Gone
-from retinue.map_batch import MapBatch
+from retinue.map_batch import MapBatch, MapWork
 from retinue.store.base import RunFilter
 from retinue.testing import EvalCase, FakeProvider, Script, ScriptedModel, SeenRequest, evaluate
 from retinue.types import AssistantMessage, ModelRequest, Reply, Usage, UserMessage
@@ -49,6 +49,23 @@ class Counting:
 def opened(tmp_path: Path, play: Any, **options: Any) -> Retinue:
     db = f"sqlite:///{tmp_path / 'runs.db'}"
     return Retinue(model=ScriptedModel(play), db=db, cwd=tmp_path, environ={}, **options)
+
+
+async def test_what_an_earlier_start_had_done_is_marked_and_used_nothing_now(tmp_path: Path) -> None:
+    play = Counting()
+    play.fails.add("b")
+    async with opened(tmp_path, play) as retinue:
+        first = retinue.map(PLAIN, ["a", "b"])
+        assert not any([item.from_before async for item in first])
+        paid = first.usage
+        play.fails.clear()
+        again = retinue.map(PLAIN, ["a", "b", "c"], ordered=True)
+        items = [item async for item in again]
+    assert [item.from_before for item in items] == [True, False, False]
+    assert again.from_before == 1
+    assert [item.report.usage.total_tokens for item in items if item.report] == [15, 15, 15]
+    assert paid.total_tokens == 15
+    assert again.usage.total_tokens == 30, "a failed call had used nothing"
 
 
 async def test_every_input_has_a_report_and_the_totals_add_up(tmp_path: Path) -> None:
@@ -183,7 +200,7 @@ async def test_leaving_early_cancels_what_runs_and_a_second_start_goes_on(tmp_pa
 async def test_a_lost_database_ends_the_batch_and_not_each_input() -> None:
     begun: list[str] = []
 
-    async def work(run_id: str, label: str, prompt: Any) -> Report:
+    async def work(run_id: str, label: str, prompt: Any) -> MapWork:
         begun.append(prompt)
         raise StoreError("the disk is full")
 

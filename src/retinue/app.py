@@ -38,7 +38,7 @@ from retinue.fold import fold
 from retinue.given import own_history
 from retinue.histories import History, whole
 from retinue.loop_thread import call_in
-from retinue.map_batch import Input, MapBatch, Prompt
+from retinue.map_batch import Input, MapBatch, MapWork, Prompt
 from retinue.parameters import check, listed, shown, texts
 from retinue.run_ids import batch_run_id, new_id
 from retinue.run_log import storable
@@ -46,7 +46,7 @@ from retinue.run_messages import run_messages
 from retinue.run_options import ConversationWith, RunGiven, RunWith, for_many_runs
 from retinue.same_work import AskedWith, refuse_other_work
 from retinue.store.base import RunFilter, RunRow, RunRows
-from retinue.types import ENDED, AgentSpec, Deps, Message, Output, Report, RunMessages
+from retinue.types import ENDED, AgentSpec, Deps, Message, Output, Report, RunMessages, Usage
 
 if TYPE_CHECKING:
     pass
@@ -312,15 +312,18 @@ class Retinue(Beginnings[Deps]):
                 fix="say whose they are: metadata={'tenant': …}; or give a name, if all may share them",
             )
 
-        async def work(run_id: str, label: str, asked: str | Mapping[str, Any]) -> Report:
+        async def work(run_id: str, label: str, asked: str | Mapping[str, Any]) -> MapWork:
             each = options.copy()
             if not self._has_input_guards(agent):  # they may hide what the input says
                 each.setdefault("label", label)
             if redo:
                 run_id = await self._next_try(run_id)
-            elif (row := await self.store.run(run_id)) is not None and row.outcome == "refused":
-                return await self.wait(run_id, messages=messages)
-            return await self._once(run_id, agent, asked, deps, each, messages=messages, known=True)
+            before = await self.store.run(run_id)
+            if not redo and before is not None and before.outcome == "refused":
+                report = await self.wait(run_id, messages=messages)
+            else:
+                report = await self._once(run_id, agent, asked, deps, each, messages=messages, known=True)
+            return await self._since(before, report)
 
         return MapBatch(
             work,
@@ -332,6 +335,17 @@ class Retinue(Beginnings[Deps]):
             concurrency=concurrency,
             ordered=ordered,
         )
+
+    async def _since(self, before: RunRow | None, report: Report) -> MapWork:
+        """What was used now for a run of a batch: what its row had before, an earlier start has used."""
+        if before is None:
+            return MapWork(report=report, usage=report.usage)
+        now = await self.store.run(report.run_id)
+        if before.completed_at is not None and now is not None and now.completed_at == before.completed_at:
+            return MapWork(report=report, usage=Usage(), from_before=True)
+        usage = report.usage - before.tree_usage
+        cached = min(usage.cached_tokens, usage.input_tokens)  # of those before, nobody knows which they were
+        return MapWork(report=report, usage=msgspec.structs.replace(usage, cached_tokens=cached))
 
     def _has_input_guards(self, agent: str | AgentSpec) -> bool:
         spec = self.services.specs.get(agent) if isinstance(agent, str) else agent

@@ -29,7 +29,18 @@ from retinue.types import Report, Usage
 
 Input = TypeVar("Input")
 Prompt = str | Mapping[str, Any]
-Work = Callable[[str, str, Prompt], Awaitable[Report]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MapWork:
+    """The report of one input, and what was used for it now: nothing of one that is `from_before`."""
+
+    report: Report
+    usage: Usage
+    from_before: bool = False
+
+
+Work = Callable[[str, str, Prompt], Awaitable[MapWork]]
 """Runs a prompt under a run id, with a label, to its report: once, however often it is called."""
 
 
@@ -38,7 +49,7 @@ class MapItem(Generic[Input]):
     """One input, and what became of it. `error` is why there is no report: it could not be started.
 
     `done` and `failed` are the counts of the whole batch when this one came; `index` is its place among the
-    inputs, from 0.
+    inputs, from 0. `from_before`: an earlier start of the batch had done it, and it cost nothing now.
     """
 
     index: int
@@ -49,6 +60,7 @@ class MapItem(Generic[Input]):
     error: Exception | None
     done: int
     failed: int
+    from_before: bool = False
 
     @property
     def ok(self) -> bool:
@@ -70,8 +82,9 @@ class _Piece(Generic[Input]):
 class MapBatch(Generic[Input]):
     """Iterate over it: it works while somebody does. Leaving the loop early cancels what runs.
 
-    `done`, `failed` and `usage` say how far it is. Inputs are read as they are needed. `scope` says what
-    keeps batches of one name apart beside it: the agent, the folder, what each run is given.
+    `done`, `failed` and `usage` say how far it is; `usage` is without what was used by an earlier start, and
+    `from_before` is how many that had done. Inputs are read as they are needed. `scope` says what keeps
+    batches of one name apart beside it: the agent, the folder, what each run is given.
     """
 
     def __init__(
@@ -90,7 +103,7 @@ class MapBatch(Generic[Input]):
             raise ConfigError(f"concurrency is {concurrency}: at least one input is worked on at a time")
         self.name, self.ordered = name, ordered
         self._scope_of, self._scope = scope, ""
-        self.done = self.failed = 0
+        self.done = self.failed = self.from_before = 0
         self.usage = Usage()
         self._work, self._inputs = work, inputs
         self._key, self._prompt, self._concurrency = key, prompt, concurrency
@@ -119,7 +132,7 @@ class MapBatch(Generic[Input]):
         return [found[index] for index in sorted(found)]
 
     async def _items(self) -> AsyncGenerator[MapItem[Input]]:
-        working: dict[asyncio.Task[Report], _Piece[Input]] = {}
+        working: dict[asyncio.Task[MapWork], _Piece[Input]] = {}
         ended: dict[int, MapItem[Input]] = {}
         following = 0
         inputs = _Inputs(self._pieces())
@@ -152,9 +165,10 @@ class MapBatch(Generic[Input]):
                 task.cancel()
             await asyncio.wait((*working, inputs.reading))
 
-    def _item(self, piece: _Piece[Input], task: asyncio.Task[Report]) -> MapItem[Input]:
+    def _item(self, piece: _Piece[Input], task: asyncio.Task[MapWork]) -> MapItem[Input]:
         error = task.exception()
-        report = None if error is not None else task.result()
+        worked = None if error is not None else task.result()
+        report = None if worked is None else worked.report
         # Whoever deletes a run means that one. A store that fails would fail every other input too.
         lost = isinstance(error, StoreError) and not isinstance(error, Gone)
         if error is not None and (lost or not isinstance(error, Exception)):
@@ -162,8 +176,9 @@ class MapBatch(Generic[Input]):
         self.done += 1
         if report is None or report.outcome != "completed":
             self.failed += 1
-        if report is not None:
-            self.usage += report.usage
+        if worked is not None:
+            self.usage += worked.usage
+            self.from_before += worked.from_before
         elif not isinstance(error, ConfigError):  # that was refused before anything was asked
             self.usage += Usage(cost=None)  # what it had used by then, nobody knows
         return MapItem(
@@ -175,6 +190,7 @@ class MapBatch(Generic[Input]):
             error=error,
             done=self.done,
             failed=self.failed,
+            from_before=worked is not None and worked.from_before,
         )
 
     async def _pieces(self) -> AsyncGenerator[_Piece[Input]]:

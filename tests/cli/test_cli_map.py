@@ -46,7 +46,8 @@ def test_lines_that_are_piped_in_are_asked_once_however_often_it_is_started(
         ended = invoke("map", "general", "-", "--ordered", input="one\n\n two \n")
         assert ended.code == exits.OK, ended.err
         assert [each["text"] for each in lines(ended.out)] == ["ONE", "TWO"], start
-    assert "2 of 2 completed" in ended.err
+        assert [each["from_before"] for each in lines(ended.out)] == [start == "second"] * 2
+    assert ended.err == "2 of 2 completed, 0 not · 2 from an earlier start · 0 tokens · $0\n"
     assert sorted(asked) == ["one", "two"]
     assert invoke("map", "general", "-", "--name", "anew", input="one\n").code == exits.OK
     assert len(asked) == 3
@@ -108,8 +109,18 @@ def test_what_was_refused_or_is_incomplete_says_why_and_is_done_by_the_same_comm
     ]
     assert (cli.folder / "a.txt").read_text() == "x"
     count = len(asked)
-    assert lines(invoke(*command, "9", "--yes", input=rows).out) == second
+    third = lines(invoke(*command, "9", "--yes", input=rows).out)
+    assert third == [each | {"from_before": True} for each in second]
     assert len(asked) == count
+
+
+def test_a_row_names_every_reason_why_it_is_not_completed(
+    invoke: Callable[..., Ended], asked: list[str]
+) -> None:
+    [row] = lines(invoke("map", "general", "-", "--max-turns", "1", input="write it\n").out)
+    assert row["outcome"] == "refused"
+    assert "max turns reached" in row["error"]
+    assert "nobody was there to approve (--yes or a rule allows them): 1" in row["error"]
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,9 @@ async def _drive(batch: MapBatch[Any], results: Results, size: int, *, quiet: bo
     if not quiet:
         paid = money(batch.usage.cost)
         fine = batch.done - batch.failed
-        note(f"{fine} of {size} completed, {batch.failed} not · {batch.usage.total_tokens:,} tokens · {paid}")
+        before = f" · {batch.from_before} from an earlier start" if batch.from_before else ""
+        used = f"{batch.usage.total_tokens:,} tokens · {paid}"
+        note(f"{fine} of {size} completed, {batch.failed} not{before} · {used}")
         if batch.failed:
             note("the same command takes up what is not completed; 'error' in its result tells why", "yellow")
     return next((code for code in WORST if code in codes), exits.OK)

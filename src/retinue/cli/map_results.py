@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from retinue.map_batch import MapItem
     from retinue.types import Report
 
-COLUMNS = ("index", "key", "run_id", "outcome", "text", "error")
+COLUMNS = ("index", "key", "run_id", "outcome", "text", "error", "from_before")
 
 
 class Results:
@@ -67,14 +67,16 @@ def told(item: MapItem[Any]) -> dict[str, Any]:
             "data": None,
             "error": str(item.error),
             "usage": None,
+            "from_before": False,
         }
     return {
         **found,
         "outcome": report.outcome,
         "text": report.text,
         "data": report.data,
-        "error": report.error or report.incomplete or _lacks(report),
+        "error": "; ".join(filter(None, (report.error or report.incomplete, _lacks(report)))) or None,
         "usage": report.usage.to_dict(),
+        "from_before": item.from_before,
     }
 
 

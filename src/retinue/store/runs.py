@@ -233,6 +233,13 @@ class RunRow(Struct, frozen=True, kw_only=True):
         """Tokens of the run and everything below it."""
         return self.tree_input_tokens + self.tree_output_tokens
 
+    @property
+    def tree_usage(self) -> Usage:
+        """What the run and everything below it used. How much of it was cached, no row says."""
+        return Usage(
+            input_tokens=self.tree_input_tokens, output_tokens=self.tree_output_tokens, cost=self.tree_cost
+        )
+
     def seconds(self, now: float) -> float:
         """How long it worked: without the times when a person was waited for, or nobody worked on it."""
         return worked(self, now) if self.duration_ms is None else self.duration_ms / 1000

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack, cast
@@ -140,7 +139,6 @@ class _Holding:
     ) -> None:
         self.tries: list[tuple[int, EvalTry]] = []
         self._retinue, self._checks, self._judge_model, self._heard = retinue, checks, judge_model, heard
-        self._began = time.time()
         self._free = asyncio.Semaphore(concurrency)
 
     async def hold(self, item: MapItem[_Trial]) -> None:
@@ -161,8 +159,6 @@ class _Holding:
             report=report,
             story=await story_of(self._retinue, item.run_id),
         )
-        row = await self._retinue.store.run(item.run_id)
-        before = row is not None and row.completed_at is not None and row.completed_at < self._began
         verdicts = [*expected(run), *[await _checked(each, run) for each in self._checks]]
         for criterion in trial.case.expect.judge:
             verdicts.append(await judged(self._retinue, run, criterion, model=self._judge_model))
@@ -173,7 +169,7 @@ class _Holding:
             report=report,
             story=run.story,
             verdicts=tuple(verdicts),
-            from_before=before,
+            from_before=item.from_before,
         )
 
 
