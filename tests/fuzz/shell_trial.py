@@ -114,11 +114,23 @@ def _said(argv: list[str]) -> str:
     return subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=False).stdout
 
 
+def _told(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments without options of git that change nothing of what it does: rules look through them."""
+    while name == "git" and arguments:
+        if arguments[0] in ("--no-pager", "-P", "--no-optional-locks"):
+            arguments = arguments[1:]
+        elif arguments[0] == "-C" and arguments[1:2] in ((".",), ("./",)):
+            arguments = arguments[2:]
+        else:
+            break
+    return arguments
+
+
 def beyond(stage: Stage, done: Done) -> str:
     """What a command did that the rules do not say; nothing if that is nothing."""
     for ran in done.ran:
         folder, _, name = ran.name.rpartition("/")
-        argv = (name, *ran.arguments)
+        argv = (name, *_told(name, ran.arguments))
         meant = any(argv[: len(rule)] == rule and (rule[0] != "make" or argv == rule) for rule in RULES)
         if not meant or folder != str(stage.programs):
             return f"ran {argv}"
