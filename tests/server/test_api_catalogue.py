@@ -152,10 +152,17 @@ async def test_a_wrong_value_changes_nothing(folder: Path, own_settings: Path) -
             {"limits.max_turns": 5, "no.such": 1},
             {"db": "postgresql://me:***@host/x"},
             {"providers": {"x": {"base_url": None, "nested": {"a": None}}}},
+            {"limits.max_turns": 5, "default_agent": "nobody"},
+            {"knowledge.agent": "nobody"},
+            {"model": "nobody:x"},
+            {"approvals.deny": ["bash(rm*) and more"]},
+            {"web.allow_hosts": ["http://a b"]},
+            {"small_model": "openai:sk-aaaaaaaaaaaaaaaaaaaaaaaa"},
         ):
             answer = await api("PUT", "settings", {"settings": settings})
             assert (answer.status, answer.code) == (422, "invalid"), settings
         assert own_settings.read_text() == ""
+        assert (await api("PUT", "settings", {"settings": {"default_agent": "planner"}})).status == 200
 
 
 async def test_many_changes_at_once_are_all_kept(folder: Path, own_settings: Path) -> None:

@@ -173,14 +173,17 @@ def set_setting(
       retinue config set approvals.allow "bash(make test)" --add
     """
     from retinue import settings
+    from retinue.agents import load_agents
     from retinue.cli import values
     from retinue.errors import ConfigError
+    from retinue.values_given import check_value
     from retinue.view.paint import note
 
     _check_name(name)
     parsed = settings.declared()[name].parse(value)
     now = _loaded_if_possible(cwd)
-    values.check(name, parsed, now.settings, (cwd or Path()).absolute())
+    here = (cwd or Path()).absolute()
+    check_value(name, parsed, now.settings, lambda agent: load_agents(here).get(agent))
     file = _file(project, cwd)
     if project and parsed is not None and _is_ignored(name, parsed, file.path.parent):
         raise ConfigError(

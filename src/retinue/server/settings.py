@@ -21,6 +21,7 @@ from retinue.server.errors import ApiError
 from retinue.server.security import Role
 from retinue.settings.toml_file import TomlFile
 from retinue.threads import to_its_end
+from retinue.values_given import check_value
 
 router = APIRouter(tags=["settings"])
 _changing = asyncio.Lock()
@@ -42,7 +43,7 @@ async def change_settings(body: ChangeSettings, served: Served, who: Who) -> Set
         if is_masked(value):
             raise ApiError(422, "invalid", f"{name} has its password hidden", fix="write it out")
     async with _changing:
-        await to_its_end(_write, body.settings)
+        await to_its_end(_write, served, body.settings)
         loaded = await to_its_end(served.retinue.reload)
     file = str(configuration.user_file())
     hidden = [
@@ -57,12 +58,12 @@ def _needed(name: str) -> Role:
     return "approve" if configuration.declared()[name].says.approver else "admin"
 
 
-def _write(changes: dict[str, Any]) -> None:
+def _write(served: Server, changes: dict[str, Any]) -> None:
     with locked(configuration.user_file()):
-        _change(changes)
+        _change(served, changes)
 
 
-def _change(changes: dict[str, Any]) -> None:
+def _change(served: Server, changes: dict[str, Any]) -> None:
     file = TomlFile(configuration.user_file())
     values = file.values()
     for name in configuration.LISTS:
@@ -73,7 +74,10 @@ def _change(changes: dict[str, Any]) -> None:
             values.pop(name, None)
         else:
             values[name] = value
-    configuration.build(values, dict.fromkeys(changes, "the request"))
+    built = configuration.build(values, dict.fromkeys(changes, "the request"))
+    settings = built if "providers" in changes else served.retinue.settings
+    for name, value in changes.items():
+        check_value(name, value, settings, served.retinue.services.agent)
     try:
         for name, value in changes.items():
             if value is not None:
