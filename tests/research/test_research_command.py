@@ -7,6 +7,11 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
+from retinue.cli.exporting import write_new
+from retinue.errors import ConfigError
+
 
 async def researched(tmp_path: Path, *more: str) -> tuple[str, str]:
     process = await asyncio.create_subprocess_exec(
@@ -39,3 +44,36 @@ async def test_a_dash_writes_no_file_and_quiet_says_nothing_of_it(tmp_path: Path
     assert "Offline model" in out
     assert "policy" not in said
     assert not list(tmp_path.glob("*.md"))
+
+
+async def test_a_report_goes_beside_the_project_and_what_cannot_be_written_is_told_before_the_work(
+    tmp_path: Path,
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "away").symlink_to(tmp_path)
+    await researched(project, "-o", "../found.md")
+    assert "Offline model" in (tmp_path / "found.md").read_text()
+    for wanted, why in (("away/found2", "leads out of"), ("nowhere/found2", "there is no folder")):
+        _, said = await researched(project, "-o", wanted)
+        assert why in said
+        assert "policy" not in said, "it began all the same"
+        assert not (tmp_path / "found2.md").exists()
+
+
+def test_a_new_file_follows_links_of_a_person_and_none_that_leads_out_of_the_project(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    for name in ("project/docs", "reports"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(project)
+    (project / "out").symlink_to(tmp_path / "reports")
+    (project / "inner").symlink_to("docs")
+    for path in ("project/../reports/a", "link/docs/b", "project/inner/c", "project/docs/../../reports/d"):
+        write_new(tmp_path / path, b"x", project=project)
+        assert (tmp_path / path).read_bytes() == b"x"
+    for path in ("project/out/e", "link/out/e", "reports/../link/docs/../out/e"):
+        with pytest.raises(ConfigError, match="leads out of"):
+            write_new(tmp_path / path, b"x", project=project)
+    with pytest.raises(ConfigError, match="is there already"):
+        write_new(tmp_path / "reports/a", b"y", project=project)
+    assert not (tmp_path / "reports/e").exists()

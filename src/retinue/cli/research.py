@@ -62,10 +62,12 @@ def research(
     from retinue.cli.prompting import read_words
 
     words = read_words(prompt or ())
-    return asyncio.run(_research(Question.of(flags, AGENT, words), thoroughness, output))
+    question = Question.of(flags, AGENT, words)
+    base = None if str(output) == "-" else _base(output or Path(_slug(question.prompt)), question)
+    return asyncio.run(_research(question, thoroughness, base))
 
 
-async def _research(question: Question, thoroughness: Thoroughness, output: Path | None) -> int:
+async def _research(question: Question, thoroughness: Thoroughness, base: Path | None) -> int:
     from retinue.cli.foreground import in_foreground
     from retinue.types import Limits
 
@@ -87,8 +89,8 @@ async def _research(question: Question, thoroughness: Thoroughness, output: Path
         return run_id, 0
 
     def keep(report: Report) -> None:
-        if str(output) != "-" and report.text.strip():
-            _written(report, output or Path(_slug(question.prompt)), question)
+        if base is not None and report.text.strip():
+            _written(report, base, question)
 
     return await in_foreground(
         begin,
@@ -123,7 +125,17 @@ def _slug(question: str) -> str:
     return f"research-{words or 'report'}"
 
 
-def _written(report: Report, wanted: Path, question: Question) -> None:
+def _base(wanted: Path, question: Question) -> Path:
+    """The files of the report without their endings. Raises before the work if they cannot be written."""
+    from retinue.cli.exporting import place_for_new
+
+    project = (question.cwd or Path()).absolute()
+    base = project / (wanted.with_suffix("") if wanted.suffix in (".md", ".html") else wanted)
+    place_for_new(base, project=project)
+    return base
+
+
+def _written(report: Report, base: Path, question: Question) -> None:
     """Write the report as Markdown, and as a page where that can be made."""
     from retinue.cli.exporting import write_new
     from retinue.cli.extras import install
@@ -131,8 +143,7 @@ def _written(report: Report, wanted: Path, question: Question) -> None:
     from retinue.view.research_page import research_page
     from retinue.view.words import clean
 
-    base = wanted.with_suffix("") if wanted.suffix in (".md", ".html") else wanted
-    base = _free((question.cwd or Path()).absolute() / base)
+    base = _free(base)
     texts = {".md": report.text, ".html": research_page(report)}
     names: list[str] = []
     for suffix, text in texts.items():
