@@ -10,6 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -189,6 +190,7 @@ class Services:
             own=own | servers.given,
             lent=lent,
             withheld=withheld,
+            lacks=partial(self.missing_for, settings),
             fragments=tuple(filter(None, (options.instructions, sheet_guidance(workbooks, settings.sheets)))),
             model=lambda name, parent, known: self.models.of(settings, name, parent, known),
             small=lambda model: self.models.small(settings, model),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 from world import Cli
+
+from retinue.testing import FakeProvider, call
 
 FILES = {
     "lost": "name: lost\ndescription: names a tool that nobody has\ntools: [frobnicate]",
@@ -32,6 +35,31 @@ async def test_an_agent_that_cannot_begin_is_marked_and_counted_alike_everywhere
     assert told == set(re.findall(r"(\w+)\.md(?::\d+)?: error", checked.out)) == {"dear", "lost", "torn"}
     asked = await cli("ask", "hi", "--model", "offline")
     assert "! 3 agent files cannot be used" in asked.err
+
+
+async def test_an_agent_that_cannot_begin_is_offered_to_no_model_and_in_no_list_of_tools(
+    cli: Cli, provider: FakeProvider
+) -> None:
+    cli.use(provider)
+    ways = ",".join(("agents", "delegate_task"))
+    provider.reply(calls=[call("delegate_task", operation="delegate", agent_id="lost", prompt="x")])
+    provider.reply("done")
+    ended = await cli("ask", "hi", RETINUE_DELEGATION_TOOLS=ways)
+    offered = {tool.name for tool in provider.requests[0].tools}
+    assert {"good", "delegate_task"} <= offered
+    assert not {"lost", "dear", "torn"} & offered
+    assert "lost" not in provider.requests[0].system
+    assert "it cannot be used here: there is no tool and no agent 'frobnicate'" in json.dumps(
+        provider.requests[1].body
+    )
+    assert ended.code in (0, 3)
+    listed = {each["name"] for each in (await cli("tools", "list", "--json")).lines}
+    assert "good" in listed
+    assert not {"lost", "dear"} & listed
+    rows = [each for each in (await cli("doctor", "--json")).lines if each["group"] == "agents"]
+    found = next(each["text"] for each in rows if each["name"] == "found").split(", ")
+    assert "good" in found
+    assert not {"lost", "dear", "torn"} & set(found)
 
 
 async def test_a_wrong_model_is_said_as_such_and_counted_for_no_agent_file(cli: Cli) -> None:

@@ -29,10 +29,19 @@ def unusable(
     found = list(catalogue.problems)
     for loaded in catalogue.agents.values():
         if loaded.scope != "builtin":
-            lacks = missing_tools(loaded.spec, {*known, *catalogue.agents}, withheld)
-            lacks += missing_parts(loaded.spec, missing(loaded.spec))
-            found += [each for each in lacks if each.level == "error"]
+            found += keeping_back(loaded.spec, {*known, *catalogue.agents}, missing, withheld)
     return found
+
+
+def keeping_back(
+    spec: AgentSpec,
+    known: Collection[str],
+    missing: Callable[[AgentSpec], Iterable[tuple[str, ConfigError]]],
+    withheld: Mapping[str, str],
+) -> list[Finding]:
+    """What keeps an agent that could be read from beginning."""
+    lacks = [*missing_tools(spec, known, withheld), *missing_parts(spec, missing(spec))]
+    return [each for each in lacks if each.level == "error"]
 
 
 def missing_tools(
@@ -48,7 +57,7 @@ def missing_tools(
     named = {"tools": spec.tools or (), "disallowed_tools": spec.disallowed_tools}
     for field, names in named.items():
         for name in dict.fromkeys(names):
-            if name.startswith("mcp__") or any(fnmatchcase(each, name) for each in there):
+            if name in there or name.startswith("mcp__") or any(fnmatchcase(each, name) for each in there):
                 continue
             pattern = any(sign in name for sign in "*?[")
             level: Level = "warning" if pattern or field != "tools" else "error"

@@ -197,14 +197,10 @@ def agents(cwd: Path, trusted: TrustedFolders) -> list[Check]:
     from retinue.kept_files import kept_here
 
     catalogue = load_agents(cwd, trusted=trusted, kept=kept_here(cwd))
-    found = [
-        Check(
-            group="agents",
-            name="found",
-            state="ok",
-            text=", ".join(sorted(catalogue.agents)),
-        )
-    ]
+    broken = (*catalogue.problems, *_unusable(cwd, catalogue))
+    files = {problem.file for problem in broken}
+    usable = (name for name, each in catalogue.agents.items() if each.spec.origin not in files)
+    found = [Check(group="agents", name="found", state="ok", text=", ".join(sorted(usable)))]
     from retinue.agents.plugins import plugins
 
     for plugin in plugins():
@@ -227,7 +223,7 @@ def agents(cwd: Path, trusted: TrustedFolders) -> list[Check]:
             text=f"{problem.file}{f':{problem.line}' if problem.line else ''}: {problem.message}",
             fix=problem.fix,
         )
-        for problem in (*catalogue.problems, *_unusable(cwd, catalogue))
+        for problem in broken
     ]
 
 

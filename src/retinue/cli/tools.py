@@ -72,7 +72,9 @@ def _of_runs(retinue: Retinue) -> list[Tool]:
         from retinue.tools.code import code_tool
 
         found.append(code_tool(list(retinue.tools.values()), nobody, nobody, retinue.settings.code))
-    return [*found, *(agent_tool(loaded.spec, nobody) for loaded in retinue.agents.agents.values())]
+    broken = {finding.file for finding in retinue.unusable_agents()}
+    usable = (each.spec for each in retinue.agents.agents.values() if each.spec.origin not in broken)
+    return [*found, *(agent_tool(spec, nobody) for spec in usable)]
 
 
 def _offered(name: str, origins: Mapping[str, str]) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
+from retinue.agents.missing import keeping_back
 from retinue.approvals import Authority, Rules
 from retinue.authority.rules import Asked
 from retinue.budget import RUN, SHARED, Budget, Dimension, Places
@@ -165,6 +167,7 @@ class WorkflowConfig:
     lent: frozenset[str] = frozenset()
     """What the program gave one of its agents by name: whoever may ask that agent holds it too, unseen."""
     withheld: Mapping[str, str] = field(default_factory=dict[str, str])
+    lacks: Callable[[AgentSpec], Iterable[tuple[str, ConfigError]]] = lambda spec: ()
     """Why tools that an agent may name are not there: the files they are in are not trusted."""
     servers: TreeServers | None = None
     """The MCP servers of this tree."""
@@ -226,6 +229,17 @@ class WorkflowConfig:
     @property
     def policy(self) -> Policy:
         return Policy.of(self.settings.delegation)
+
+    @cached_property
+    def unusable(self) -> Mapping[str, str]:
+        """The agents of files that cannot begin, each with why: they are offered to nobody."""
+        known = {*self.tools, *self.agents, *(each for tool in self.tools.values() for each in tool.aliases)}
+        found = {
+            name: keeping_back(spec, known, self.lacks, self.withheld)
+            for name, spec in self.agents.items()
+            if spec.origin not in ("code", "builtin")
+        }
+        return {name: lacks[0].message for name, lacks in found.items() if lacks}
 
     def parent_ends(self, depth: int) -> Literal["cancel", "wait", "leave"]:
         """What becomes of background children of a run that answers first. Only a root has a next turn."""

@@ -41,7 +41,10 @@ def shows(config: WorkflowConfig, tool: Tool, spec: AgentSpec, authority: Author
     as_tool = tool.name not in DELEGATION_TOOLS
     if not config.policy.offers(depth, as_tool=as_tool) or not offers(config, tool.name):
         return False
-    return not as_tool or (tool.name != spec.name and useful(config, tool.name, authority, depth))
+    if not as_tool:
+        return True
+    usable = tool.name != spec.name and tool.name not in config.unusable
+    return usable and useful(config, tool.name, authority, depth)
 
 
 def startable(
@@ -53,13 +56,17 @@ def startable(
         for agent in config.agents.values()
         if agent.name in authority.tools
         and agent.name != spec.name
+        and agent.name not in config.unusable
         and authority.rules.judge(agent_call(agent.name, spec.name, above)).action != "deny"
         and useful(config, agent.name, authority, len(above))
     ]
 
 
 def why_useless(config: WorkflowConfig, agent: str, authority: Authority, depth: int) -> str:
-    """Why a registered agent would hold none of its tools as a child of such a run; empty if it would."""
+    """Why a registered agent cannot begin, or would hold none of its tools as a child of such a run; empty if
+    it would."""
+    if why := config.unusable.get(agent):
+        return f"it cannot be used here: {why}"
     spec = config.agents.get(agent)
     if spec is None or useful(config, agent, authority, depth):
         return ""
