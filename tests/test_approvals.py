@@ -188,7 +188,7 @@ async def test_edited_arguments_that_do_not_fit_are_told_to_the_model() -> None:
     await answer(stage, asked, arguments='{"path": 5}')
     await task
     text = results(stage.model.of("root")[1])[0].text
-    assert text.startswith("the person changed the arguments of this call, and it was not run: ")
+    assert text.startswith("this call of change was not approved: the edited arguments do not fit: ")
     assert "invalid arguments for change: path" in text
     assert done == []
 

@@ -95,8 +95,14 @@ class Unprintable:
         (Answer(decision="approve", arguments=""), "not valid JSON"),
         (Answer(decision="approve", arguments='["a"]'), "one JSON object"),
         (Answer(decision="approve", arguments={"path": "b"}), "arguments"),  # pyright: ignore[reportArgumentType]
-        (Answer(decision="approve", arguments='{"path": 5}'), "was not run: invalid arguments"),
-        (Answer(decision="approve", arguments='{"file": "b"}'), "was not run: invalid arguments"),
+        (
+            Answer(decision="approve", arguments='{"path": 5}'),
+            "the edited arguments do not fit: invalid arguments",
+        ),
+        (
+            Answer(decision="approve", arguments='{"file": "b"}'),
+            "the edited arguments do not fit: invalid arguments",
+        ),
         (Answer(decision="approve", arguments="[" * 100_000), "nested too deep"),
     ],
 )
@@ -445,3 +451,28 @@ async def test_a_preview_that_is_too_long_says_how_much_of_it_is_not_shown(
     async with Retinue(model=model, agents=[doer], tools=[change_much], **options) as retinue:
         await retinue.run(doer, "go")
     assert seen == ["x" * 200_000 + rest]
+
+
+@pytest.mark.parametrize("arguments", ['{"pth": 1}', '{"path": 3}', "{}"])
+async def test_approved_with_arguments_that_do_not_fit_a_call_is_rejected_and_counted(
+    tmp_path: Path, arguments: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard_live: list[LiveEvent] = []
+    change, ran = change_tool()
+    model = ScriptedModel([call("change", path="a"), heard])
+    async with Retinue(
+        model=model,
+        db="memory:",
+        cwd=tmp_path,
+        environ={},
+        tools=[change],
+        approve=lambda asked: Answer(decision="approve", arguments=arguments),
+    ) as retinue:
+        retinue.hear(heard_live.append)
+        report = await retinue.run("general", "go")
+    assert (ran, report.outcome, report.shortfall.rejected) == ([], "rejected", 1)
+    assert "do not fit" in report.text
+    (answered,) = [e for e in heard_live if isinstance(e, ApprovalAnswered)]
+    assert (answered.decision, answered.by) == ("reject", "")
+    assert "do not fit" in answered.reason
+    assert any("do not fit" in record.getMessage() for record in caplog.records)

@@ -81,6 +81,20 @@ def signal_of(root_id: str, approval_id: str, answer: Answer) -> Signal:
     )
 
 
+def fitting(tool: Tool, approval_id: str, answer: Answer) -> Answer:
+    """The same answer; or a no, where the tool cannot take the arguments that it gives: what was approved
+    does not run, and that is not to look as if all went well."""
+    if answer.decision == "reject" or answer.arguments is None:
+        return answer
+    try:
+        tool.parse(answer.arguments)
+    except ToolError as error:
+        why = f"the edited arguments do not fit: {error}"
+        log.warning("%s: %s is not run: %s", approval_id, tool.name, why)
+        return Answer(decision="reject", reason=why, by="")
+    return answer
+
+
 def obey(tool: Tool, answer: Answer) -> str | None:
     """The arguments that a person edited. A no is a `Refused` that the model reads."""
     if answer.decision == "reject" and answer.by == NOBODY:

@@ -17,7 +17,7 @@ from retinue.approvals import Rules, Verdict
 from retinue.authority.flows import Concern, Passage
 from retinue.authority.rules import Asked
 from retinue.clock import say
-from retinue.engine.answers import NOBODY, Answer, obey, signal_of
+from retinue.engine.answers import NOBODY, Answer, fitting, obey, signal_of
 from retinue.engine.asking_order import AskingOrder
 from retinue.engine.concern import is_withheld, later_of, passage_of
 from retinue.engine.offers import covers, nobody_to_ask, offered, refuse_unsealed
@@ -264,7 +264,7 @@ class Questions:
 
         if f"{run.id}:{call.id}" in run.state.waiting:  # it was put before a restart
             self.order.leave(run, call.id)
-        return await self.put(run, call.id, write, waits=self.tree.resting(run.id, call.id))
+        return await self.put(run, call.id, write, tool=tool, waits=self.tree.resting(run.id, call.id))
 
     async def put(
         self,
@@ -272,11 +272,13 @@ class Questions:
         call_id: str,
         write: Callable[[str], Awaitable[None]],
         *,
+        tool: Tool | None = None,
         waits: AbstractAsyncContextManager[None] | None = None,
     ) -> Answer:
         """Put a question to a person, which `write` logs unless it was asked before, and log the answer.
 
-        `waits` is around the time until there is one; else the run lends its slot alone.
+        `tool` is the one that is to take arguments which are edited. `waits` is around the time until there
+        is an answer; else the run lends its slot alone.
         """
         approval_id = f"{run.id}:{call_id}"
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -298,6 +300,8 @@ class Questions:
             withdraw()
             self._open.pop(approval_id, None)
             run.clock.resume()
+        if tool is not None:
+            answer = fitting(tool, approval_id, answer)
         question = run.state.waiting.get(approval_id)
         answered = run.log.stamp(
             ApprovalAnswered,
