@@ -7,7 +7,6 @@ model that says what was said.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -314,15 +313,10 @@ class Player:
         return then is not None
 
     async def _answer_due(self, run_id: str, step: int, ends: bool) -> None:
-        """In its turn: children in the background may have reported between an answer and what became of it.
-
-        They may need the slot of their parent for that."""
+        """In its turn: children in the background may have reported between an answer and what became of
+        it."""
         then = self.record.after_answer(run_id, step, ends=ends)
-        tree = self.workflow.tree if self.workflow else None
-        if then is None or tree is None:
-            return
-        waits = any(live.background for live in tree.running_below(run_id))
-        async with tree.resting(run_id) if waits else contextlib.nullcontext():
+        if then is not None:
             await self.order.turn(then)
 
     async def _call_due(self, run_id: str, call_id: str) -> None:
