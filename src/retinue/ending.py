@@ -166,6 +166,7 @@ def report_of(run: Run, ending: Ending, checked: Checked, at_work: int) -> Repor
         depth=run.depth,
         turns=state.turns,
         tool_calls=state.tool_calls,
+        failed_calls=state.failed_calls,
         # In the order of their ids: sums of prices must not depend on who ended first.
         usage=sum((child.usage for _, child in sorted(state.ended.items())), state.usage),
         duration_ms=_duration(run),

@@ -347,7 +347,8 @@ def remains(state: RunState) -> RunState:
 
 
 _REMAINS = (
-    *("standing", "seq", "pos", "step", "step_open", "model", "usage", "turns", "tool_calls", "duration_ms"),
+    *("standing", "seq", "pos", "step", "step_open", "model", "usage", "turns", "tool_calls"),
+    *("failed_calls", "duration_ms"),
     *("report", "finished", "reported", "cancelled", "pieces", "asked_again", "began_at", "last_at"),
     *("said", "vouched", "found", "links", "followed", "cleared", "withheld", "rejected", "granted"),
     *("files", "changed", "brought", "seen_messages"),

@@ -73,6 +73,7 @@ def tool_returned(state: RunState, event: ToolReturned) -> None:
     ]:
         del state.waiting[asked.approval_id]  # refused after a restart: nobody waits for an answer any more
     state.use(event.usage)
+    state.failed_calls += begun is not None and event.is_error and not event.not_run
     _take_mistakes(state, event)
     if event.unmerged > 0:
         state.unmerged.add(event.merge_of)

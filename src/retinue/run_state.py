@@ -159,6 +159,8 @@ class RunState:
     answered_by: str = ""
     """The model of the last reply: of a chain, the one that was asked in the end."""
     tool_calls: int = 0
+    failed_calls: int = 0
+    """Of those that ran: a call that a rule or a person kept from running did not fail."""
     usage: Usage = Usage()
     spent: float = 0.0
     """Dollars that are known to be spent, also where `usage` has a part whose price is not."""

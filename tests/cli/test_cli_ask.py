@@ -503,3 +503,22 @@ def test_a_replay_goes_by_the_agents_of_the_folder_that_the_run_worked_in(
     assert {"-read", "+grep"} <= {*changed.out.splitlines()}
     own.unlink()
     assert invoke("runs", "replay", "last").code == 0, "played from the record"
+
+
+async def test_a_call_that_failed_is_counted_and_one_that_was_kept_from_running_is_not(
+    cli: Cli, provider: FakeProvider
+) -> None:
+    cli.use(provider)
+    steps = [call("bash", command="exit 3"), call("ls", path="."), call("bash", command="git push")]
+    for form in ((), ("--json",)):
+        provider.reply(calls=steps)
+        provider.reply("All tests pass.")
+        ended = await cli("ask", "x", "--yes", *form, RETINUE_APPROVALS_DENY="bash(git push*)")
+        assert ended.code == 0
+        if form:
+            report = json.loads(ended.out)
+            assert (report["outcome"], report["tool_calls"], report["failed_calls"]) == ("completed", 2, 1)
+        else:
+            assert "2 tool calls (1 failed)" in ended.err
+    exported = await cli("runs", "export", "last", "--html", "-o", "-")
+    assert "2 tool calls (1 failed)" in exported.out

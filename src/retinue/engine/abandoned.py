@@ -205,6 +205,7 @@ class _Ending:
             depth=began.depth,
             turns=state.turns,
             tool_calls=state.tool_calls,
+            failed_calls=state.failed_calls,
             usage=sum((each.usage for _, each in sorted(state.ended.items())), state.usage + cut),
             duration_ms=state.duration_ms + int(seconds_used(began.run_id, self.logs) * 1000),
             sources=tuple(state.sources),

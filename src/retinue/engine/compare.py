@@ -74,7 +74,7 @@ person was shown it), what was allowed, and what other fields say as well and ea
 left to them. Everything else has to come out the same."""
 _COUNTED = ("wrong", "meant", "corrects")
 """How a call that started no child was counted. Earlier versions did not say so."""
-_WITHIN = {"report": ("duration_ms", "claims", "uncited", "uncited_at")}
+_WITHIN = {"report": ("duration_ms", "claims", "uncited", "uncited_at", "failed_calls")}
 """The same within its parts: how long a run took, and what its text and its sources say already."""
 _SETS = ("tools", "disallowed_tools", "shown", "mcp_servers", "skills", "deny")
 """What a definition lists in whatever order."""

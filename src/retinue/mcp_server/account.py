@@ -58,6 +58,7 @@ FIELDS: dict[str, Any] = {
     "files": {"type": "array", "items": {"type": "string"}},
     "turns": {"type": "integer"},
     "tool_calls": {"type": "integer"},
+    "failed_calls": {"type": "integer", "description": "how many of them ran and failed"},
     "duration_ms": {"type": "integer"},
     "model": {"type": "string"},
 }
@@ -187,6 +188,7 @@ def result_of(account: RunAccount, report: Report) -> CallToolResult:
         "files": list(report.files),
         "turns": report.turns,
         "tool_calls": report.tool_calls,
+        "failed_calls": report.failed_calls,
         "duration_ms": report.duration_ms,
         "model": report.model,
     }

@@ -217,6 +217,7 @@ class ReportOut(Shown):
     depth: int
     turns: int
     tool_calls: int
+    failed_calls: int = Field(description="how many of them ran and failed")
     usage: UsageOut = Field(description="of the run and everything below it")
     duration_ms: int
     sources: list[SourceOut]

@@ -62,6 +62,7 @@ async def report(one: Report) -> ReportOut:
         depth=one.depth,
         turns=one.turns,
         tool_calls=one.tool_calls,
+        failed_calls=one.failed_calls,
         usage=usage,
         duration_ms=one.duration_ms,
         sources=[_source(each) for each in one.sources],

@@ -125,6 +125,8 @@ class Report(Struct, Generic[Output], frozen=True, kw_only=True, dict=True):
     depth: int = 0
     turns: int = 0
     tool_calls: int = 0
+    failed_calls: int = 0
+    """How many of them ran and failed: what the answer makes of that is the model's word. 0 in older logs."""
     usage: Usage = Usage()
     duration_ms: int = 0
     sources: tuple[Source, ...] = ()

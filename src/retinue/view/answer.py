@@ -242,7 +242,7 @@ def _figures(report: Report, shown: Outcome, width: int) -> list[Line]:
     mark, style = MARKS[shown]
     facts = [
         words.count(report.turns, "turn"),
-        words.count(report.tool_calls, "tool call"),
+        words.calls(report.tool_calls, report.failed_calls),
         f"{words.tokens(usage.total_tokens)} tokens"
         + (
             f" ({words.tokens(usage.input_tokens)} in, {words.tokens(usage.output_tokens)} out)"

@@ -281,13 +281,14 @@ def _ending(node: Node) -> str:
     if report is None:
         return node.status
     turns, calls, took = report.turns, report.tool_calls, report.duration_ms
+    failed = report.failed_calls
     if node.before is not None:  # it was asked again: this is about what it did since
         turns, calls = turns - node.before.turns, calls - node.before.tool_calls
-        took -= node.before.duration_ms
+        took, failed = took - node.before.duration_ms, failed - node.before.failed_calls
     facts = [
         f"{MARKS[node.outcome][0]} {words.outcome(node.outcome, node.shortfall.denied)}",
         words.count(turns, "turn"),
-        words.count(calls, "tool call"),
+        words.calls(calls, failed),
         words.duration(took / 1000),
     ]
     why = report.error or report.incomplete

@@ -79,7 +79,7 @@ class _Writer:
         report, usage, outcome = state.report, node.usage, node.outcome
         mark, _ = MARKS[outcome]
         facts = [words.outcome(outcome, node.shortfall.denied), words.count(state.turns, "turn")]
-        facts.append(words.count(state.tool_calls, "tool call"))
+        facts.append(words.calls(state.tool_calls, state.failed_calls))
         facts += [f"{words.tokens(usage.total_tokens)} tokens", words.money(usage.cost)]
         facts.append(words.duration(node.seconds(node.last_at)))
         head = (

@@ -108,6 +108,11 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"
 
 
+def calls(number: int, failed: int) -> str:
+    """Tool calls, and how many of them failed."""
+    return count(number, "tool call") + (f" ({failed} failed)" if failed else "")
+
+
 def outcome(outcome: Outcome, denied: int) -> str:
     """How a run stands, and how much a rule denied it, which makes it no less complete."""
     return f"{outcome}, {denied} denied" if denied else outcome

@@ -157,6 +157,7 @@ class ChatView:
             report,
             turns=report.turns - before.turns,
             tool_calls=report.tool_calls - before.tool_calls,
+            failed_calls=report.failed_calls - before.failed_calls,
             usage=report.usage - before.usage,
             duration_ms=report.duration_ms - before.duration_ms,
         )

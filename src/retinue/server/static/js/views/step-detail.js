@@ -100,7 +100,7 @@ function reportOf(run) {
     speakButton(run),
     facts([
       ["Turns", String(report.turns)],
-      ["Tool calls", String(report.tool_calls)],
+      ["Tool calls", `${report.tool_calls}${report.failed_calls ? ` (${report.failed_calls} failed)` : ""}`],
       ["Tokens", `${tokens(report.usage.input_tokens)} in, ${tokens(report.usage.output_tokens)} out`],
       ["Cost", money(report.usage.cost)],
       ["Effort", report.effort],
