@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import tomllib
 from pathlib import Path
 
 import pytest
-from world import Cli
+from world import Cli, end_of
 
+from retinue.file_lock import locked
 from retinue.testing import FakeProvider, Script
 
 KEY = "sk-kept-1234567890"
@@ -123,3 +126,48 @@ async def test_what_is_no_key_or_no_provider_is_refused(cli: Cli, ring: Path) ->
     assert unknown.code == 2
     assert "anthropic" in unknown.err
     assert not ring.exists()
+
+
+def _waits_for(file: Path) -> bool:
+    """Whether somebody waits for the lock of this file."""
+    number = f":{file.stat().st_ino} "
+    lines = Path("/proc/locks").read_text().splitlines()
+    return any("->" in line and number in line for line in lines)
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="no list of locks here")
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [
+        (("config", "set", "limits.max_turns", "7"), ""),
+        (("config", "unset", "limits.timeout"), ""),
+        (("keys", "set", "openai"), KEY),
+        (("keys", "remove", "openai"), ""),
+        (("setup",), "1\n\n"),
+        (("mcp", "add", "here", "--", "true"), ""),
+    ],
+)
+async def test_a_command_keeps_what_another_process_writes_into_the_settings_meanwhile(
+    cli: Cli, ring: Path, command: tuple[str, ...], typed: str
+) -> None:
+    mine = cli.home / "config" / "retinue" / "config.toml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("keyring = ['openai']\n[limits]\ntimeout = 90\n")
+    async with FakeProvider() as provider:
+        provider.add(Script(text="ready"))
+        cli.env |= {"VLLM_BASE_URL": provider.openai_url, "VLLM_API_KEY": "test-key"}
+        with locked(mine):
+            process = await cli.start(*command, input=True)
+            assert process.stdin is not None
+            process.stdin.write(typed.encode())
+            process.stdin.close()
+            lock = mine.with_name(f"{mine.name}.lock")
+            while process.returncode is None and not _waits_for(lock):
+                await asyncio.sleep(0.01)
+            said = b"" if process.returncode is None or process.stderr is None else await process.stderr.read()
+            assert process.returncode is None, f"it wrote while another held the lock: {said}"
+            mine.write_text(mine.read_text().replace("timeout = 90", "timeout = 91\nmax_cost = 3"))
+        assert await end_of(process) == 0
+    limits = tomllib.loads(mine.read_text())["limits"]
+    assert limits["max_cost"] == 3
+    assert limits.get("timeout") == (None if "unset" in command else 91)

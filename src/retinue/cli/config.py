@@ -6,9 +6,11 @@ included. Keys of providers are no settings: they come from the environment alon
 
 from __future__ import annotations
 
+import contextlib
 import json as json_format
 import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -184,31 +186,17 @@ def set_setting(
     now = _loaded_if_possible(cwd)
     here = (cwd or Path()).absolute()
     check_value(name, parsed, now.settings, lambda agent: load_agents(here).get(agent))
-    file = _file(project, cwd)
-    if project and parsed is not None and _is_ignored(name, parsed, file.path.parent):
-        raise ConfigError(
-            f"{name} = {_shown(parsed)} would be ignored in {file.path}: a repository may not set it, "
-            "or only to allow less",
-            fix="leave out --project; or write another setting there, then 'retinue config trust'",
-        )
-    before = file.values().get(name)
-    if add:
-        parsed = _one_more(name, before, parsed)
-    if parsed is None:
-        file.remove(name)
-    else:
-        try:
-            there = {key: each for key, each in file.values().items() if key not in settings.LISTS}
-            origins = dict.fromkeys(there, str(file.path)) | {name: "the command line"}
-            settings.build({**there, name: parsed}, origins)
-        except ConfigError as error:
-            if error.file != "the command line":
-                raise  # the file has other mistakes, and says where
+    with _changing(project, cwd) as file:
+        if project and parsed is not None and _is_ignored(name, parsed, file.path.parent):
             raise ConfigError(
-                error.message, fix=f"'retinue config get {name}' shows the present value"
-            ) from None
-        file.put(name, parsed)
-    _save(file)
+                f"{name} = {_shown(parsed)} would be ignored in {file.path}: a repository may not set it, "
+                "or only to allow less",
+                fix="leave out --project; or write another setting there, then 'retinue config trust'",
+            )
+        before = file.values().get(name)
+        if add:
+            parsed = _one_more(name, before, parsed)
+        _put(file, name, parsed)
     note(f"{name} = {_shown(parsed)} in {file.path}", "green")
     if isinstance(before, list) and before and not add and before != parsed:
         note(f"! before it was {_shown(before)}; --add keeps what is there", "yellow")
@@ -224,6 +212,26 @@ def set_setting(
     return exits.OK
 
 
+def _put(file: TomlFile, name: str, value: Any) -> None:
+    """Set it there, or with None take it out. Raises if what the file then says cannot be read."""
+    from retinue import settings
+    from retinue.errors import ConfigError
+
+    if value is None:
+        file.remove(name)
+        return
+    there = {key: each for key, each in file.values().items() if key not in settings.LISTS}
+    try:
+        settings.build(
+            {**there, name: value}, dict.fromkeys(there, str(file.path)) | {name: "the command line"}
+        )
+    except ConfigError as error:
+        if error.file != "the command line":
+            raise  # the file has other mistakes, and says where
+        raise ConfigError(error.message, fix=f"'retinue config get {name}' shows the present value") from None
+    file.put(name, value)
+
+
 @app.command("unset")
 def unset_setting(name: Name, project: Project = False, cwd: o.Cwd = None) -> int:
     """Take a setting out of the file again, so that the default or another file counts.
@@ -235,9 +243,9 @@ def unset_setting(name: Name, project: Project = False, cwd: o.Cwd = None) -> in
     from retinue.view.paint import note
 
     _check_name(name)
-    file = _file(project, cwd)
-    if file.remove(name):
-        _save(file)
+    with _changing(project, cwd) as file:
+        there = file.remove(name)
+    if there:
         note(f"{name} is not set in {file.path} any more", "green")
     else:
         note(f"{name} was not set in {file.path}", "dim")
@@ -407,16 +415,21 @@ def _check_name(name: str) -> None:
     raise ConfigError(f"there is no setting {name!r}", fix=hint)
 
 
-def _file(project: bool, cwd: Path | None) -> TomlFile:
+@contextlib.contextmanager
+def _changing(project: bool, cwd: Path | None) -> Generator[TomlFile]:
+    """The file to change, saved in the end."""
     from retinue import settings
     from retinue.settings.files import PROJECT_FILE
-    from retinue.settings.toml_file import TomlFile
+    from retinue.settings.toml_file import TomlFile, changing_own
 
     if not project:
-        return TomlFile(settings.user_file())
+        with changing_own() as file:
+            yield file
+        return
     folder = (cwd or Path()).absolute()
-    found = settings.find_project_file(folder) or folder / PROJECT_FILE
-    return TomlFile(found, of_repository=True)
+    file = TomlFile(settings.find_project_file(folder) or folder / PROJECT_FILE, of_repository=True)
+    yield file
+    _save(file)
 
 
 def _is_ignored(name: str, value: Any, folder: Path) -> bool:

@@ -183,12 +183,11 @@ def _file() -> Path:
 
 
 def _write(name: str) -> None:
-    from retinue.settings.toml_file import TomlFile
+    from retinue.settings.toml_file import changing_own
 
     try:
-        file = TomlFile(_file())
-        file.put("model", name)
-        file.save()
+        with changing_own() as file:
+            file.put("model", name)
     except (RetinueError, OSError) as error:
         note(f"! it is used now, but could not be written down: {error}", "yellow")
         return

@@ -149,13 +149,8 @@ def _places(settings: Settings) -> list[tuple[str, str]]:
 
 def _remember(name: str, *, there: bool) -> None:
     """That the keyring has a key of this provider, in the person's own settings. The key itself is not."""
-    from retinue.settings import user_file
-    from retinue.settings.toml_file import TomlFile
+    from retinue.settings.toml_file import changing_own
 
-    file = TomlFile(user_file())
-    named = [each for each in file.values().get("keyring", ()) if each != name]
-    if there or named:
-        file.put("keyring", [*named, *([name] if there else ())])
-    else:
-        file.remove("keyring")
-    file.save()
+    with changing_own() as file:
+        named = [each for each in file.values().get("keyring", ()) if each != name]
+        file.put_list("keyring", [*named, *([name] if there else ())])

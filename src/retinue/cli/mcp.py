@@ -140,10 +140,8 @@ def add_server(
 def _write(name: str, written: dict[str, Any] | None, *, project: bool, cwd: Path | None) -> Path:
     """Write a server down, or with None take it out. Raises `ConfigError` if it is not there."""
     from retinue.errors import ConfigError
-    from retinue.file_lock import locked
     from retinue.mcp.config import PROJECT_FILE, SETTING, read_json_file, write_json_file
-    from retinue.settings.files import user_file
-    from retinue.settings.toml_file import TomlFile
+    from retinue.settings.toml_file import changing_own
 
     missing = ConfigError(f"there is no MCP server {name!r} there", fix="'retinue mcp list' shows them")
     if project:
@@ -156,16 +154,13 @@ def _write(name: str, written: dict[str, Any] | None, *, project: bool, cwd: Pat
             whole["mcpServers"][name] = written
         write_json_file(path, whole)
         return path
-    path = user_file()
-    with locked(path):
-        file = TomlFile(path)
+    with changing_own() as file:
         if written is None:
             if not file.remove(f"{SETTING}.{name}"):
                 raise missing
         else:
             file.put(f"{SETTING}.{name}", written)
-        file.save()
-    return path
+    return file.path
 
 
 @app.command("remove")

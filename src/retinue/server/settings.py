@@ -13,13 +13,12 @@ from fastapi import APIRouter
 
 from retinue import settings as configuration
 from retinue.errors import ConfigError
-from retinue.file_lock import locked
 from retinue.masking import is_masked, masked
 from retinue.server.about import ChangeSettings, SettingGroup, SettingList, SettingOut
 from retinue.server.context import Served, Server, Who, for_role
 from retinue.server.errors import ApiError
 from retinue.server.security import Role
-from retinue.settings.toml_file import TomlFile
+from retinue.settings.toml_file import TomlFile, changing_own
 from retinue.threads import to_its_end
 from retinue.values_given import check_value
 
@@ -59,12 +58,11 @@ def _needed(name: str) -> Role:
 
 
 def _write(served: Server, changes: dict[str, Any]) -> None:
-    with locked(configuration.user_file()):
-        _change(served, changes)
+    with changing_own() as file:
+        _change(file, served, changes)
 
 
-def _change(served: Server, changes: dict[str, Any]) -> None:
-    file = TomlFile(configuration.user_file())
+def _change(file: TomlFile, served: Server, changes: dict[str, Any]) -> None:
     values = file.values()
     for name in configuration.LISTS:
         values.pop(name, None)
@@ -84,7 +82,6 @@ def _change(served: Server, changes: dict[str, Any]) -> None:
                 file.put(name, value)
     except (TypeError, ValueError) as error:  # TOML has no null
         raise ConfigError(f"this cannot be written as TOML: {error}") from None
-    file.save()
 
 
 async def _listed(served: Server, hidden: list[str] | None = None) -> SettingList:

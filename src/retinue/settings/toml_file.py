@@ -6,10 +6,11 @@ reader ever sees half of one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,9 @@ class TomlFile:
         try:
             self._target = _target(path, of_repository=of_repository)  # a link stays a link
             data = read_own(self._target, MOST_SETTINGS) if self._target.exists() else b""
-            text = text_of(data, str(path))
-            tomllib.loads(text)  # says the line of a mistake, which the other does not always know
-            self._document = tomlkit.parse(text)
+            self._text = text_of(data, str(path))
+            tomllib.loads(self._text)  # says the line of a mistake, which the other does not always know
+            self._document = tomlkit.parse(self._text)
         except tomllib.TOMLDecodeError as error:
             raise invalid(error, path) from None
         except (TOMLKitError, RecursionError) as error:
@@ -70,16 +71,25 @@ class TomlFile:
         del place[key]
         return True
 
+    def put_list(self, name: str, listed: Sequence[Any]) -> None:
+        """Put a whole list in the place of another; an empty one goes."""
+        self.remove(name)
+        if listed:
+            self.put(name, list(listed))
+
     def save(self) -> None:
+        """Does nothing where nothing was changed."""
         import tomlkit
 
-        target = self._target
+        target, text = self._target, tomlkit.dumps(self._document)
+        if text == self._text:
+            return
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(tomlkit.dumps(self._document))
+                    file.write(text)
                 os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o644)
                 os.replace(temporary, target)
             except BaseException:
@@ -87,6 +97,19 @@ class TomlFile:
                 raise
         except OSError as error:
             raise ConfigError(f"cannot be written: {error.strerror}", file=str(self.path)) from None
+
+
+@contextlib.contextmanager
+def changing_own() -> Generator[TomlFile]:
+    """The user's own file, as it is now; saved in the end. Nobody else changes it meanwhile: whoever writes
+    back what they read earlier takes away what another process has written since, rules and trust too."""
+    path = user_file()
+    if str(path) == os.devnull:
+        raise ConfigError("nothing is kept: RETINUE_CONFIG names no file", fix="name one")
+    with locked(path):
+        file = TomlFile(path)
+        yield file
+        file.save()
 
 
 def keep_rule(folder: Path, rule: str) -> bool:
@@ -100,38 +123,22 @@ def forget_rule(folder: Path, rule: str) -> bool:
 
 
 def _change_kept(change: Callable[[KeptRules], KeptRules]) -> bool:
-    path = user_file()
-    if str(path) == os.devnull:
-        raise ConfigError("no rule is kept: RETINUE_CONFIG names no file", fix="approve it for this run")
-    with locked(path):
+    with changing_own() as file:
         before = read_user_file().kept
         after = change(before)
-        if after == before:
-            return False
-        file = TomlFile(path)
-        file.remove(KEPT)
-        if after.entries:
-            file.put(KEPT, after.listed())
-        file.save()
-    return True
+        if after != before:
+            file.put_list(KEPT, after.listed())
+    return after != before
 
 
 def change_trust(change: Callable[[TrustedFolders], TrustedFolders]) -> bool:
     """Write the list of trusted folders anew. False if it is as it was."""
-    path = user_file()
-    if str(path) == os.devnull:
-        raise ConfigError("no folder is trusted: RETINUE_CONFIG names no file", fix="name one")
-    with locked(path):
+    with changing_own() as file:
         before = read_user_file().trusted
         after = change(before)
-        if after == before:
-            return False
-        file = TomlFile(path)
-        file.remove(TRUST)
-        if after.entries:
-            file.put(TRUST, after.listed())
-        file.save()
-    return True
+        if after != before:
+            file.put_list(TRUST, after.listed())
+    return after != before
 
 
 def _target(path: Path, *, of_repository: bool) -> Path:
