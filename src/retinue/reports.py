@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -23,6 +25,8 @@ from retinue.web import framing
 _FRAMED = re.compile(r"<report (\w+) agent=[^<>\n]*>(.*?)(?:</report \1>|\Z)", re.DOTALL)
 MOST_WHY = 600
 """Bytes of the reason why a report is incomplete."""
+MOST_WHY_OF_MANY = 100
+"""The same of a report among many."""
 MOST_CHECKED = 600
 """Bytes of the citations that hold, and of those that do not."""
 LEAST = 256
@@ -45,17 +49,34 @@ class Framed:
     usage: Usage = Usage()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Brief:
+    """A report in its frame, as much of it as there is room for. What it warns of is said once for many."""
+
+    opening: str
+    text: str
+    closing: str
+
+    def beginning(self, most: int) -> str:
+        return "\n".join((self.opening, cut(self.text, most) or "(no text)", self.closing))
+
+
+def brief(report: Report, text: str, before: Report | None = None) -> Brief:
+    """A report of many, of which its parent is shown few words each."""
+    why = [f"[incomplete: {cut(report.incomplete, MOST_WHY_OF_MANY)}]"] if report.incomplete else []
+    return Brief(
+        opening=_opening(report, before),
+        text=_without_marks("\n".join([*why, text]), report.run_id),
+        closing=f"</report {report.run_id}>",
+    )
+
+
 def frame(report: Report, text: str, *, measured: bool = False, before: Report | None = None) -> str:
     """A child's report as its parent reads it; `measured`: with what it took, where nothing else says so.
 
     Of a child that was asked again, that is what it took, and went without, since the report `before`.
     """
-    turns = report.turns - (before.turns if before is not None else 0)
-    facts = [f'agent="{attribute(report.agent)}"', f'status="{report.status}"', f'turns="{turns}"']
-    facts += [f'{what}="{count}"' for what, count in lacks(report, before).items()]
-    if measured:
-        facts += [f'{what}="{count}"' for what, count in metrics(report, before).items()]
-    lines = [f"<report {report.run_id} {' '.join(facts)}>"]
+    lines = [_opening(report, before, metrics(report, before) if measured else {})]
     if report.incomplete:
         why = cut(" ".join(report.incomplete.split()), MOST_WHY)
         lines.append(_without_marks(f"[incomplete: {why}]", report.run_id))
@@ -64,6 +85,13 @@ def frame(report: Report, text: str, *, measured: bool = False, before: Report |
     lines.append(f"</report {report.run_id}>")
     lines.append(framing.REPORT_WARNING)
     return "\n".join(lines)
+
+
+def _opening(report: Report, before: Report | None, took: Mapping[str, int] = MappingProxyType({})) -> str:
+    turns = report.turns - (before.turns if before is not None else 0)
+    facts = [f'agent="{attribute(report.agent)}"', f'status="{report.status}"', f'turns="{turns}"']
+    facts += [f'{what}="{count}"' for what, count in {**lacks(report, before), **took}.items()]
+    return f"<report {report.run_id} {' '.join(facts)}>"
 
 
 def metrics(report: Report, before: Report | None = None) -> dict[str, int]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from delegating import answer_of, inner
 
 from retinue.events import ToolCalled, ToolReturned
+from retinue.tools.base import tool
 from trees import Stage, agent, results, told, turn
 
 
@@ -122,3 +124,97 @@ async def test_no_more_of_a_batch_work_at_once_than_the_setting_allows() -> None
     await stage.run()
     assert answer_of(stage)["completed"] == 4
     assert most == 2
+
+
+def _wide(count: int, broken: int = -1, **more: object) -> Stage:
+    """A batch of so many tasks, one of which fails."""
+    tasks = [{"agent_id": "leaf", "prompt": str(n)} for n in range(count)]
+
+    def leaf(request):
+        number = told(request)[0]
+        return ValueError("no luck") if number == str(broken) else f"FACT-{number}. " + "word. " * 5
+
+    return Stage(
+        {"root": [[("parallel_tasks", {"tasks": tasks, **more})], "done"], "leaf": leaf},
+        agents=[agent("leaf")],
+        delegation__max_children=count,
+        delegation__tools=("parallel_tasks",),
+        delegation__parent_ends="wait",
+        limits__timeout=600,
+    )
+
+
+@pytest.mark.parametrize("count", [90, 160])
+async def test_each_task_of_a_wide_batch_has_a_row_and_a_report_in_one_result(count: int) -> None:
+    stage = _wide(count)
+    report = await stage.run()
+    body = answer_of(stage)
+    assert [row["task"] for row in body["results"]] == list(range(1, count + 1))
+    assert len({row["child_id"] for row in body["results"]}) == count
+    assert all(f"FACT-{n}. word." in body["aggregated_report"] for n in range(count))
+    assert len(results(stage.model.of("root")[1])[0].text) <= 50_000
+    assert f"{count} of {count} tasks are shown" in body["rest"]
+    assert any(path in body["rest"] for path in report.files)
+
+
+async def test_of_more_tasks_than_fit_those_that_failed_are_shown_and_the_rest_is_counted() -> None:
+    stage = _wide(600, broken=599)
+    await stage.run()
+    body = answer_of(stage)
+    assert (body["completed"], body["failed"], body["incomplete"]) == (599, 1, 0)
+    assert [row["task"] for row in body["results"]] == [600]
+    assert "no luck" in body["aggregated_report"]
+    assert 200 < body["shown"] < 600
+    assert body["aggregated_report"].count("\n<report ") == body["shown"]
+    text = results(stage.model.of("root")[1])[0].text
+    assert 40_000 < len(text) <= 50_000
+
+
+@pytest.mark.parametrize(
+    ("tools", "readable"), [(("parallel_tasks", "read"), True), (("parallel_tasks",), False)]
+)
+async def test_whether_the_rest_of_a_wide_batch_can_be_read_is_said(
+    tools: tuple[str, ...], readable: bool
+) -> None:
+    @tool(name="read", effect="read")
+    async def read(path: str) -> str:
+        """Read."""
+        return path
+
+    tasks = [{"agent_id": "leaf", "prompt": str(n)} for n in range(80)]
+    stage = Stage(
+        {"root": [[("parallel_tasks", {"tasks": tasks})], "done"], "leaf": lambda r: "found " * 50},
+        agents=[agent("leaf")],
+        tools=[read],
+        delegation__max_children=80,
+        delegation__tools=("parallel_tasks",),
+    )
+    await stage.run(agent("root", tools=(*tools, "leaf")))
+    assert ("no tool to read" not in answer_of(stage)["rest"]) is readable
+
+
+async def test_a_wide_batch_in_the_background_names_its_children_in_one_result() -> None:
+    stage = _wide(600, wait_all=False)
+    await stage.run()
+    body = answer_of(stage)
+    assert body["started"] == 600
+    assert 0 < len(body["results"]) == body["shown"] < 600
+    assert len(results(stage.model.of("root")[1])[0].text) <= 50_000
+
+
+async def test_the_head_of_a_batch_says_how_many_of_its_reports_are_incomplete() -> None:
+    tasks = [{"agent_id": "leaf", "prompt": str(n)} for n in range(3)]
+
+    def leaf(request):
+        if told(request)[0] == "0" or not request.tools:
+            return "an answer"
+        return [("leafier", {"prompt": "more"})]
+
+    stage = Stage(
+        {"root": [[("parallel_tasks", {"tasks": tasks})], "done"], "leaf": leaf, "leafier": lambda r: "x"},
+        agents=[agent("leaf", max_turns=1), agent("leafier")],
+        delegation__policy="nested",
+    )
+    await stage.run()
+    body = answer_of(stage)
+    assert (body["completed"], body["incomplete"], body["failed"]) == (3, 2, 0)

@@ -12,15 +12,13 @@ from pydantic import Field
 
 from retinue.budget import HeldPlaces
 from retinue.delegate.children import ChildRequest, ChildRunner
-from retinue.delegate.results import TOLD, as_json, child_of, needs, one_of, registered, way
+from retinue.delegate.results import TOLD, child_of, needs, one_of, registered, way
+from retinue.delegate.wide import LEADS, Part, fitted
 from retinue.errors import BudgetExhausted, Fenced, RetinueError, StoreError, ToolError
-from retinue.reports import beside, cut, frame, handed_up, metrics
+from retinue.reports import Framed, beside, brief, cut, frame, handed_up, metrics
 from retinue.tools.base import Tool, ToolContext, ToolResult
-from retinue.types import Apart, Level, Report, Risk, Source, Usage
+from retinue.types import Apart, Level, Report, Risk, Usage
 from retinue.workspace import Files
-
-LEAD = 400
-"""Bytes of each report that the aggregated one begins with; the whole of it is in its row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +171,8 @@ async def _start(
 
 
 def _in_background(runner: ChildRunner, ctx: ToolContext, started: Sequence[Outcome]) -> ToolResult:
-    missing = sum(each.child_id is None for each in started)
-    rows = [
+    missing = _not_started(started)
+    rows: list[dict[str, Any]] = [
         {
             "agent_id": each.agent,
             "child_id": each.child_id,
@@ -183,14 +181,15 @@ def _in_background(runner: ChildRunner, ctx: ToolContext, started: Sequence[Outc
         }
         for each in started
     ]
-    body = {
+    head: dict[str, Any] = {
         "success": not missing,
         "started": len(started) - missing,
-        "results": rows,
         "note": "you will be told when each one ends; the operation 'wait' waits for all of them",
     }
+    text, files = fitted(runner, ctx, head, [Part(row=row, whole=bool(row["success"])) for row in rows])
     return ToolResult(
-        text=as_json(body),
+        text=text,
+        files=files,
         is_error=missing == len(started),
         not_started=_not_started(started),
         wrong=_mistaken(started),
@@ -234,53 +233,64 @@ async def _ends(runner: ChildRunner, ctx: ToolContext, started: Sequence[Outcome
 
 async def _aggregate(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[Outcome]) -> ToolResult:
     """A row for each task with its report, and one text that begins each of them."""
-    rows: list[dict[str, Any]] = []
-    sections: list[str] = []
-    files: list[str] = []
-    sources: list[Source] = []
-    usage = Usage()
-    for index, each in enumerate(outcomes):
-        title, report = f"## {index + 1}. {each.agent}", each.report
-        if report is None:
-            rows.append(_row(each, success=False, report=None, error=each.error))
-            sections.append(f"{title}: not started\n{each.error}")
-            continue
-        before = runner.reported_before(report.run_id)
-        facts = {"status": report.status, **beside(report, before), "metrics": metrics(report, before)}
-        if runner.told(ctx.run_id, report.run_id):
-            rows.append(_row(each, success=report.ok, report=TOLD, error=None) | facts)
-            sections.append(f"{title}: {report.status}\n{TOLD}")
-            continue
-        framed = await runner.shorten(ctx.run_id, report, quoted=True, among=len(outcomes))
-        files += framed.files
-        sources += handed_up(report)
-        usage = usage + framed.usage
-        rows.append(
-            _row(each, success=report.ok, report=frame(report, framed.text, before=before), error=None)
-            | facts
-        )
-        lead = cut(framed.text, LEAD)
-        more = "" if lead == framed.text else f"\n[the whole report is in results[{index}]]"
-        sections.append(f"{title}: {report.status}\n{frame(report, lead, before=before)}{more}")
-    completed = sum(1 for each in outcomes if each.report is not None and each.report.ok)
-    body = {
-        "success": completed == len(outcomes),
-        "completed": completed,
-        "failed": len(outcomes) - completed,
-        "results": rows,
-        "aggregated_report": "\n\n".join(sections),
-    }
+    told = [await _told(runner, ctx, outcomes, index) for index in range(len(outcomes))]
+    framed = [each for _, each in told if each is not None]
+    reports = [each.report for each in outcomes if each.report is not None]
+    news = [each.report for each, (_, new) in zip(outcomes, told, strict=True) if new is not None]
+    head = _head(outcomes)
+    text, files = fitted(runner, ctx, head, [part for part, _ in told])
     return ToolResult(
-        text=as_json(body),
-        is_error=completed == 0,
-        sources=tuple(sources),
-        files=tuple(files),
-        usage=usage,
+        text=text,
+        is_error=head["completed"] == 0,
+        sources=tuple(source for report in news if report is not None for source in handed_up(report)),
+        files=(*(path for each in framed for path in each.files), *files),
+        usage=sum((each.usage for each in framed), Usage()),
         not_started=_not_started(outcomes),
         wrong=_mistaken(outcomes),
         meant=_meant(runner, ctx, outcomes),
-        children=tuple(each.report.run_id for each in outcomes if each.report is not None),
+        children=tuple(report.run_id for report in reports),
     )
+
+
+async def _told(
+    runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[Outcome], index: int
+) -> tuple[Part, Framed | None]:
+    """What is told of one task, and its report as its parent is shown it, unless it has been already."""
+    each, title = outcomes[index], f"## {index + 1}. {outcomes[index].agent}"
+    report = each.report
+    if report is None:
+        row = _row(each, success=False, report=None, error=each.error)
+        title = f"{title}: not started"
+        return Part(row=row, whole=False, title=title, words=each.error), None
+    before = runner.reported_before(report.run_id)
+    title, whole = f"{title}: {report.status}", report.outcome == "completed"
+    facts = {"status": report.status, **beside(report, before), "metrics": metrics(report, before)}
+    if runner.told(ctx.run_id, report.run_id):
+        row = _row(each, success=report.ok, report=TOLD, error=None) | facts
+        return Part(row=row, whole=whole, title=title, words=TOLD), None
+    framed = await runner.shorten(ctx.run_id, report, quoted=True, among=len(outcomes))
+    row = _row(each, success=report.ok, report=frame(report, framed.text, before=before), error=None) | facts
+    lead = cut(framed.text, LEADS[0])
+    more = "" if lead == framed.text else f"\n[the whole report is in results[{index}]]"
+    part = Part(
+        row=row,
+        whole=whole,
+        title=title,
+        words=brief(report, framed.text, before),
+        beginning=f"{frame(report, lead, before=before)}{more}",
+    )
+    return part, framed
+
+
+def _head(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """How a batch came out, in figures. `incomplete` are those of the completed whose report is not whole."""
+    ended = [each.report for each in outcomes if each.report is not None and each.report.ok]
+    return {
+        "success": len(ended) == len(outcomes),
+        "completed": len(ended),
+        "incomplete": sum(report.outcome != "completed" for report in ended),
+        "failed": len(outcomes) - len(ended),
+    }
 
 
 def _not_started(outcomes: Sequence[Outcome]) -> int:

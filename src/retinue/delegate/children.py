@@ -162,6 +162,10 @@ class ChildRunner(Protocol):
         """
         ...
 
+    def room(self, call_id: str) -> int:
+        """Characters that the result of a call may have before it is cut."""
+        ...
+
     def merging(self, parent_id: str, tools: Iterable[str]) -> tuple[str, ...]:
         """What merges the work of isolated children, for a child with these tools: nothing, if it cannot have
         any or may not write."""

@@ -20,6 +20,7 @@ from retinue.delegate import AGENTS, AskedAgain, ChildInfo, ChildRequest
 from retinue.engine.build import build, remember, started
 from retinue.engine.concern import handed_on
 from retinue.engine.ended import child_ended
+from retinue.engine.resources import CODE_RESULT
 from retinue.engine.resume import ask_again, check_goes_on, take_up_child
 from retinue.engine.tools_shown import MERGES, WRITES, startable, why_useless
 from retinue.engine.tree import LiveRun, RunTree
@@ -317,6 +318,9 @@ class Children:
     def tool_names(self, parent_id: str) -> dict[str, str]:
         tools, known = self.tree.run(parent_id).tools.items(), {*self.tree.config.tools, *MERGES}
         return {word: t.name for word, t in tools if t.effect != "delegate" and t.name in known}
+
+    def room(self, call_id: str) -> int:
+        return CODE_RESULT if "/" in call_id else self.tree.config.settings.limits.tool_output
 
     def merging(self, parent_id: str, tools: Iterable[str]) -> tuple[str, ...]:
         mine, known = self.tree.run(parent_id).tools, self.tree.config.tools
