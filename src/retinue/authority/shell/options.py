@@ -115,8 +115,8 @@ OPTIONS: dict[str, _Options] = {
     "git": _options(
         "apply build-fake-ancestor config config-env contents edit edit-description exec exec-path ext-diff"
         " extcmd filters lost-found"
-        " open-files-in-pager output output-directory receive-pack show-signature template textconv tool"
-        " upload-pack"
+        " open-files-in-pager output output-directory prefix receive-pack show-signature strategy template"
+        " textconv tool upload-pack"
     ),
     "go": _options(
         named="asmflags blockprofile c C compiler coverprofile cpuprofile exec fix fuzz gccgoflags gcflags"

@@ -76,7 +76,9 @@ _GIT_RUNS = names("""
     bisect citool config credential cvsserver daemon difftool fast-import filter-branch for-each-repo gui help
     hook instaweb maintenance mergetool p4 remote-ext send-email shell submodule svn web--browse
     """)
-_GIT_SHORT = {"archive": "o", "clone": "cu", "format-patch": "o", "grep": "O", "rebase": "x"}
+_GIT_SHORT = {
+    "archive": "o", "clone": "cu", "format-patch": "o", "grep": "O", "merge": "s", "pull": "s", "rebase": "xs"
+}  # fmt: skip
 _GIT_GLOBALS = frozenset(("--no-pager", "-P", "--version", "--no-optional-locks", "--literal-pathspecs"))
 _GIT_FORMAT_RUNS = re.compile(r"%[-+ ]?G|%\(\*?(?:signature|describe)")
 """Placeholders for which git runs a program: gpg, or itself."""
