@@ -91,9 +91,14 @@ def test_undo_refuses_a_file_that_changed_since_and_says_which(
     refused = invoke("runs", "undo", "last", "--yes", "--db", db)
     assert refused.code == 1
     assert "a.txt: it was changed since" in refused.err
+    assert "--rest takes back the others" in refused.err
     assert not (cli.folder / "gone.txt").exists()
     rest = invoke("runs", "undo", "last", "--yes", "--rest", "--db", db)
     assert rest.out.splitlines() == ["gone.txt: as before"]
+    again = invoke("runs", "undo", "last", "--yes", "--db", db)
+    assert again.code == 1
+    assert "nothing was touched, and there is no more to take back" in again.err
+    assert "--rest" not in again.err
     assert (cli.folder / "a.txt").read_text() == "mine\n"
 
 

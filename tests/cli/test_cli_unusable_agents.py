@@ -62,6 +62,27 @@ async def test_an_agent_that_cannot_begin_is_offered_to_no_model_and_in_no_list_
     assert not {"lost", "dear", "torn"} & set(found)
 
 
+async def test_a_check_finds_all_that_is_wrong_with_a_file_at_once(cli: Cli) -> None:
+    file = cli.folder / "x.md"
+    file.write_text(
+        "---\nname: x\ndescription: short\nmax_turns: 0\ntools: [grpe]\nmaxturn: 3\nmodel: nowhere:x\n---\n"
+        "Work.\n"
+    )
+    checked = await cli("agents", "check", "x.md")
+    assert checked.code == 2
+    found = [line.removeprefix("x.md") for line in checked.out.splitlines()]
+    assert ":4: error: max_turns: is 0; the limit is 1 to 1000" in found
+    assert ":5: error: there is no tool and no agent 'grpe' (tools of x) (did you mean 'grep'?)" in found
+    assert ":6: warning: unknown field 'maxturn' (did you mean 'max_turns'?)" in found
+    assert any(line.startswith(":7: error: ") and "nowhere" in line for line in found)
+    assert any(line.startswith(": warning: the description is very short") for line in found)
+    assert "used: " not in checked.err
+    file.write_text("---\nname: x\ndescription: 7\n---\n")
+    broken = await cli("agents", "check", "x.md")
+    assert "the body is empty" in broken.out
+    assert "no 'tools'" not in broken.out
+
+
 async def test_a_wrong_model_is_said_as_such_and_counted_for_no_agent_file(cli: Cli) -> None:
     (cli.folder / ".retinue" / "agents" / "light.md").write_text(
         "---\nname: light\ndescription: goes by what is set\nmodel: haiku\n---\nWork.\n"

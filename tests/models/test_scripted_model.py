@@ -132,3 +132,11 @@ def test_what_is_no_script_is_refused_with_what_to_write() -> None:
         TypeError, match=r"script for 'plan' is 7: give a list of steps, one step, or a function"
     ):
         ScriptedModel(wrong)
+
+
+async def test_a_step_that_is_none_is_refused_with_what_it_may_be() -> None:
+    wrong: Any = [ValueError("bug"), lambda request: 7]
+    model = ScriptedModel(wrong)
+    for kind in ("ValueError", "int"):
+        with pytest.raises(TypeError, match=f"a step of a ScriptedModel is {kind}: write a text, call"):
+            await ask(model, asked("go"))

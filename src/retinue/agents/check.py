@@ -42,7 +42,7 @@ def check(
     names: dict[tuple[Path, str], Path] = {}
     for path in _expand(paths, findings):
         scope = "builtin" if path.parent == BUILTIN else "project"
-        loaded, name, found = read_agent(path, scope=scope, inside=place_of(path).owner)
+        loaded, name, found = read_agent(path, scope=scope, inside=place_of(path).owner, rough=True)
         findings.extend(found)
         first = names.setdefault((path.parent, name), path)
         if first != path:
@@ -56,7 +56,9 @@ def check(
                 )
             )
         if loaded is not None:
-            findings.extend(_advice(loaded))
+            broken = any(each.level == "error" for each in found)
+            # Of what could not be read, nobody knows whether it would be there.
+            findings.extend(each for each in _advice(loaded) if not broken or each.level == "warning")
             if known_tools is not None:
                 findings.extend(missing_tools(loaded.spec, known_tools, withheld))
             findings.extend(missing_parts(loaded.spec, missing(loaded.spec)))

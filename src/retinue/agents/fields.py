@@ -62,13 +62,22 @@ class _Reading:
 WIDENING = ("extra_headers", "extra_body", "service_tier")
 """Settings of a model that a file of a repository may not choose."""
 
+_UNREAD = "what this file says could not be read"
+
 Convert = Callable[[YamlValue, _Reading], Any]
 
 
 def to_spec(
-    document: Document, file: str, *, scope: Scope, stem: str, trust: TrustState = "unknown"
+    document: Document,
+    file: str,
+    *,
+    scope: Scope,
+    stem: str,
+    trust: TrustState = "unknown",
+    rough: bool = False,
 ) -> tuple[AgentSpec | None, tuple[Finding, ...]]:
-    """The spec, or None where the file has errors; and all findings."""
+    """The spec, or None where the file has errors; and all findings. `rough`: of a file with errors, what can
+    be read of it, for a check that looks for more of them."""
     reading = _Reading(file=file, findings=list(document.findings))
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}
@@ -97,14 +106,16 @@ def to_spec(
     if scope == "project" and trust != "trusted":
         _distrust(values, lines, reading, trust)
     if any(finding.level == "error" for finding in reading.findings):
-        return None, tuple(reading.findings)
+        if not rough:
+            return None, tuple(reading.findings)
+        values = {"name": stem, "description": _UNREAD, **values}
     if "disallowed_tools" in values:
         values["disallowed_tools"], patterns = values["disallowed_tools"]
         values["deny"] = (*values.get("deny", ()), *patterns)
     if "output_schema" in values:
         values.setdefault("output_format", "json")
     origin = "builtin" if scope == "builtin" else file
-    return AgentSpec(prompt=document.body, origin=origin, **values), tuple(reading.findings)
+    return AgentSpec(prompt=document.body or _UNREAD, origin=origin, **values), tuple(reading.findings)
 
 
 def _explain(reading: _Reading, key: str, name: str, value: YamlValue) -> None:

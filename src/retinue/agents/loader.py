@@ -196,9 +196,15 @@ def _is_readme(path: Path, inside: Folder | None) -> bool:
 
 
 def read_agent(
-    path: Path, *, scope: Scope, inside: Folder | None = None, trusted: TrustedFolders = NO_FOLDERS
+    path: Path,
+    *,
+    scope: Scope,
+    inside: Folder | None = None,
+    trusted: TrustedFolders = NO_FOLDERS,
+    rough: bool = False,
 ) -> tuple[LoadedAgent | None, str, tuple[Finding, ...]]:
-    """One file: the agent or None, the name it goes by, and every finding.
+    """One file: the agent or None, the name it goes by, and every finding. `rough`: an agent also where the
+    file has errors, made of what can be read of it.
 
     `inside`: the folder that no link may leave. What lies there in a repository of its own is nobody's to
     trust with it.
@@ -211,7 +217,7 @@ def read_agent(
         return None, stem, (mistake.at(file),)
     asked = asked_for(document, text) if inside is not None and not inside.is_anothers(really) else ""
     state = trusted.agent(inside.path, really, asked) if inside is not None and asked else "unknown"
-    spec, findings = to_spec(document, file, scope=scope, stem=stem, trust=state)
+    spec, findings = to_spec(document, file, scope=scope, stem=stem, trust=state, rough=rough)
     if spec is None:
         named = document.fields.get("name")
         return None, named.raw.strip() if named and named.raw.strip() else stem, findings

@@ -165,7 +165,10 @@ def check_agents(
     looked_at = list(paths or ()) or own_files(folder)
     findings = findings_of(looked_at, folder)
     code = print_findings(findings, checked=len(looked_at))
+    broken = {finding.file for finding in findings if finding.level == "error"}
     for each in field_uses(looked_at):
+        if each.file in broken:
+            continue  # of a file that cannot be used, nothing is
         note(clean(f"{each.file}: used: {', '.join(each.used) or 'nothing'}"), "dim")
         for name, why in each.unused.items():
             note(clean(f"  not used: {name}: {why}"), "dim")

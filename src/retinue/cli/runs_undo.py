@@ -109,7 +109,12 @@ def undo(
         if dry_run or (planned.refused and not rest):
             _say(planned, "would be as before" if dry_run else "")
             if planned.refused:
-                note("nothing was touched; --rest takes back the others", "yellow")
+                more = (
+                    "; --rest takes back the others"
+                    if planned.paths
+                    else ", and there is no more to take back"
+                )
+                note(f"nothing was touched{more}", "yellow")
             elif not planned.paths:
                 note(_nothing(planned), "dim")
             return exits.FAILED if planned.refused else exits.OK

@@ -200,4 +200,10 @@ def _as_step(answer: Answer) -> Step | Reply:
         return Step(calls=tuple(answer))
     if isinstance(answer, ModelError):
         return Step(error=answer)
+    if not isinstance(cast("Any", answer), Step | Reply):
+        kind = type(answer).__name__
+        raise TypeError(
+            f"a step of a ScriptedModel is {kind}: write a text, call(…), a list of calls, turn(…), a Step, "
+            "a Reply, a ModelError to raise, or a function of the request that gives one of these"
+        )
     return answer

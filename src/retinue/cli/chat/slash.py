@@ -216,6 +216,8 @@ async def _undo(talk: Talk, rest: str) -> None:
     planned = await changes.undo(talk.session.run_id, dry_run=True)
     if planned.refused and rest != "rest":
         talk.tell(*(f"{path}: {why}" for path, why in planned.refused), style="yellow")
+        if not planned.paths:
+            raise ConfigError("nothing was touched, and there is no more to take back")
         raise ConfigError("nothing was touched", fix="/undo rest takes back the others")
     done = await changes.undo(talk.session.run_id, rest=rest == "rest")
     talk.tell(*(f"{path}: as before" for path in done.paths))
