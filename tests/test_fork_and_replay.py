@@ -570,3 +570,26 @@ async def test_a_fork_with_a_message_replays_wherever_in_a_step_it_begins(at: in
         copy = await retinue.fork(first.run_id, at=at, message="hello")
         assert (await retinue.wait(copy)).text == "two"
         assert (await retinue.replay(copy)).diff == ""
+
+
+async def test_a_replay_asks_the_agents_of_today_with_the_prompts_that_functions_made_then() -> None:
+    store, made = MemoryStore(), list[str]()
+
+    def prompt(_: Any) -> str:
+        made.append("made")
+        return f"It is day {len(made)}."
+
+    def program(said: Any) -> Retinue:
+        spec = AgentSpec(name="boss", description="", prompt=said)
+        return Retinue(model=ScriptedModel(["done"]), agents=[spec], db=store)
+
+    async with program("One.") as retinue:
+        plain = await retinue.run("boss", "go")
+        assert (await retinue.replay(plain.run_id)).same
+    async with program("Two.") as retinue:
+        replayed = await retinue.replay(plain.run_id)
+    assert "spec.prompt @@\n-One.\n+Two." in replayed.diff
+    async with program(prompt) as retinue:
+        of_function = await retinue.run("boss", "go")
+        assert (await retinue.replay(of_function.run_id)).same
+    assert made == ["made"]
