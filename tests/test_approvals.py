@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from retinue.clock import Clock
 from retinue.errors import ToolError
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, ToolCalled, now
 from retinue.store.base import Signal
@@ -613,9 +614,18 @@ async def test_two_calls_about_the_same_address_never_wait_for_each_other() -> N
         return f"visited {url}"
 
     both = [("visit", {"url": f"https://elsewhere.example/{n}"}) for n in (1, 2)]
-    stage = Stage({"root": [[("diary", {})], both, "done"]}, tools=[diary, visit], answering="ask")
+    at_the_end: list[bool] = []
+
+    def root(request: Any) -> Any:
+        if turn(request) == 2:
+            at_the_end.append(runs(clock))
+        return [[("diary", {})], both, "done"][turn(request)]
+
+    stage = Stage({"root": root}, tools=[diary, visit], answering="ask")
     task = await stage.start()
+    clock = stage.workflow.tree.live[stage.root_id].run.clock
     (asked,) = await waiting(stage, 1)
+    assert not runs(clock), "nobody's time is used while a person is asked"
     assert json.loads(asked.arguments)["url"].endswith("/2")
     assert await answer(stage, asked, decision="approve")
     assert (await task).outcome == "completed"
@@ -623,3 +633,9 @@ async def test_two_calls_about_the_same_address_never_wait_for_each_other() -> N
         "visited https://elsewhere.example/1",
         "visited https://elsewhere.example/2",
     ]
+    assert (at_the_end, runs(clock)) == ([True], False), "it counts again, up to the end of the run"
+
+
+def runs(clock: Clock) -> bool:
+    before = clock.elapsed
+    return any(clock.elapsed > before for _ in range(10_000))
