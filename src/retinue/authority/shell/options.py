@@ -189,7 +189,7 @@ OPTIONS: dict[str, _Options] = {
     "npm": _options(
         "cache call editor git globalconfig init-module logs-dir node-options prefix script-shell shell"
         " userconfig viewer",
-        "C",
+        "Cc",
     ),
     "nvcc": _options(
         named="allow-unsupported-compiler ccbin compiler-bindir dryrun ldir optf options-file run Xlinker"

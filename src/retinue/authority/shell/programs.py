@@ -73,8 +73,9 @@ _MOVES_WITH = READERS | _MOVES | {"find", "rg", "sed", "sort"}
 
 
 _GIT_RUNS = names("""
-    bisect citool config credential cvsserver daemon difftool fast-import filter-branch for-each-repo gui help
-    hook instaweb maintenance mergetool p4 remote-ext send-email shell submodule svn web--browse
+    bisect bundle citool config credential cvsserver daemon diagnose difftool fast-export fast-import
+    filter-branch for-each-repo gui help hook instaweb mailinfo mailsplit maintenance merge-index
+    merge-one-file mergetool p4 remote-ext send-email shell submodule submodule--helper svn web--browse
     """)
 _GIT_SHORT = {
     "archive": "o", "clone": "cu", "format-patch": "o", "grep": "O", "merge": "s", "pull": "s", "rebase": "xs"
