@@ -37,7 +37,6 @@ class Newcomer(Tmux):
         )
 
     async def begin(self, *arguments: str) -> None:
-        self.socket += "+"  # the server of the last window may still be closing
         await self.start([*COMMAND, *arguments], env=self.cli.env, cwd=self.cli.folder)
 
     async def leave(self) -> None:
@@ -139,3 +138,25 @@ async def test_where_nothing_is_found_it_says_what_to_do_once_and_looks_again_la
     text = await newcomer.until("Which one? [1]")
     assert "ANTHROPIC_API_KEY is set" in text
     assert "sk-ant" not in text
+
+
+@pytest.mark.parametrize("command", ["setup", "chat"])
+async def test_ctrl_c_at_the_first_question_ends_it_at_once(newcomer: Newcomer, command: str) -> None:
+    newcomer.place()
+    newcomer.cli.env["ANTHROPIC_API_KEY"] = "sk-ant-none"
+    await newcomer.begin(command)
+    await newcomer.until("Which one? [1]")
+    await newcomer.press("C-c")
+    await newcomer.ended(20)
+    assert newcomer.config.read_text().startswith("[providers")  # nothing was written down
+
+
+async def test_ctrl_c_at_a_question_about_a_file_of_tools_ends_it_at_once(newcomer: Newcomer) -> None:
+    newcomer.place()
+    tools = newcomer.cli.home / ".retinue" / "tools"
+    tools.mkdir(parents=True)
+    (tools / "mine.py").write_text("from retinue import tool\n\n@tool\ndef mine() -> str:\n    return ''\n")
+    await newcomer.begin("chat", "--model", "offline")
+    await newcomer.until("Trust it from now on, as it is? [y/N]")
+    await newcomer.press("C-c")
+    await newcomer.ended(20)

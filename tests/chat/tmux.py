@@ -80,3 +80,4 @@ class Tmux:
 
     async def close(self) -> None:
         await self.tmux("kill-server")
+        self.socket += "+"  # it may still be closing when another window is opened

@@ -336,11 +336,9 @@ def _agreed(folder: Path) -> bool:
     """What the person at the terminal says. Where there is none, the command itself was the word."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
-    from retinue.view.words import clean
+    from retinue.cli.typed_line import agreed
 
-    sys.stderr.write(clean(f"Trust {folder}?") + " [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return agreed(f"Trust {folder}?")
 
 
 def _to_trust(folder: Path | None) -> Path:

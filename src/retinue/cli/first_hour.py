@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from retinue.cli import exits
 from retinue.cli import options as o
+from retinue.cli.typed_line import typed_line
 from retinue.errors import RetinueError
 from retinue.view.paint import note
-from retinue.view.words import clean
 
 if TYPE_CHECKING:
     from retinue.cli.found_models import FoundModel
@@ -118,7 +118,7 @@ async def _chosen(found: Sequence[FoundModel], loaded: LoadedSettings) -> str | 
         note(f"  {number:2}  {model.name:{width}}  {model.why}")
     note("   0  none for now: it answers by rules, offline")
     while True:
-        number = _number(await _answer("Which one? [1] "))
+        number = _number(_answer("Which one? [1] "))
         if number == 0:
             note("'retinue setup' asks again, whenever you like", "dim")
             return None
@@ -126,7 +126,7 @@ async def _chosen(found: Sequence[FoundModel], loaded: LoadedSettings) -> str | 
         if model is not None and await _tried(model.name, loaded):
             break
         note(f"A number from 1 to {len(found)}, or 0 for none", "dim")
-    if (await _answer(f"Write it down as your default ({_file()})? [Y/n] ")).lower() in ("", "y", "yes"):
+    if _answer(f"Write it down as your default ({_file()})? [Y/n] ").lower() in ("", "y", "yes"):
         _write(model.name)
     else:
         note("Only for now, then. 'retinue setup' asks again, whenever you like", "dim")
@@ -140,11 +140,9 @@ def _number(said: str) -> int | None:
     return {"": 1, "y": 1, "yes": 1, "n": 0, "no": 0}.get(said.lower())
 
 
-async def _answer(question: str) -> str:
-    sys.stderr.write(clean(question))
-    sys.stderr.flush()
-    line = await asyncio.to_thread(sys.stdin.readline)
-    return line.strip() if line else "0"
+def _answer(question: str) -> str:
+    line = typed_line(question)
+    return "0" if line is None else line
 
 
 async def _tried(name: str, loaded: LoadedSettings) -> bool:

@@ -325,13 +325,11 @@ def ask_about_servers(cwd: Path | None, *, quiet: bool, ask: bool) -> None:
 
 
 def _agrees(server: ServerConfig, *, changed: bool) -> bool:
-    from retinue.view.words import clean
+    from retinue.cli.typed_line import agreed
 
     what = "has changed since you trusted it" if changed else "is new"
     given = f" It is given {', '.join(server.needs)}." if server.needs else ""
-    sys.stderr.write(
-        clean(f"The MCP server {server.name} of {server.origin} {what}: {server.command_line}.{given}")
-        + "\nIt runs with all of your rights; each call of it asks you. Let it start from now on? [y/N] "
+    return agreed(
+        f"The MCP server {server.name} of {server.origin} {what}: {server.command_line}.{given}\n"
+        "It runs with all of your rights; each call of it asks you. Let it start from now on?"
     )
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -50,15 +50,13 @@ def tools_of(
 
 
 def _ask(file: ToolFile) -> bool:
-    """Whether the person trusts a file from now on. Anything but a clear yes is a no."""
-    from retinue.view.words import clean
+    """Whether the person trusts a file from now on."""
+    from retinue.cli.typed_line import agreed
 
     what = "has changed since you trusted it" if file.state == "changed" else "is new"
     names = ", ".join(file.names) or "none that can be read from its text"
     lines = file.data.count(b"\n") + 1
-    sys.stderr.write(
-        clean(f"{file.path} {what} ({lines} lines; tools: {names}).")
-        + "\nIts code runs with all of your rights. Trust it from now on, as it is? [y/N] "
+    return agreed(
+        f"{file.path} {what} ({lines} lines; tools: {names}).\n"
+        "Its code runs with all of your rights. Trust it from now on, as it is?"
     )
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
