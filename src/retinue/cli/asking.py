@@ -7,21 +7,21 @@ was answered elsewhere meanwhile is taken away, and the person is told. It decid
 from __future__ import annotations
 
 import asyncio
-import errno
+import contextlib
 import json
 import os
-import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
 from retinue.app import Retinue
-from retinue.cli.editing import Unusable, as_text, from_text
+from retinue.cli.editing import as_text, from_text
 from retinue.cli.form import NotThat, form_fields
 from retinue.cli.limits import LimitWatch, idle_until
+from retinue.cli.own_program import edited, run_program
 from retinue.engine.answers import Answer
 from retinue.errors import RetinueError, ToolError
 from retinue.events import (
@@ -33,8 +33,6 @@ from retinue.events import (
     RunFinished,
     RunResumed,
 )
-from retinue.programs import find_program
-from retinue.reading import read_own, text_of
 from retinue.view import words
 from retinue.view.bell import Bell
 from retinue.view.keyboard import Keyboard
@@ -43,7 +41,6 @@ from retinue.view.paint import columns, note, paint, plain, put, rows, wants_col
 from retinue.view.question import answer_text, content, help_lines, offered, question
 
 T = TypeVar("T")
-MOST_EDITED = 64_000_000
 TOGETHER = 0.1
 """Seconds to wait for questions that come at the same time, so that their number is right."""
 _NEWS = ApprovalRequested | ApprovalAnswered | LimitReached | LimitPassed | RunFinished | RunResumed
@@ -270,7 +267,7 @@ class Asking:
             tool = self.retinue.tools.get(asked.tool)
             if tool is not None:
                 tool.parse(edited)
-        except (Unusable, ToolError, OSError) as error:
+        except (ToolError, OSError, ValueError) as error:  # `Unusable` is one of values
             note(f"  not usable: {words.one_line(str(error), 300)}", "red")
             return None
         if json.loads(edited) == json.loads(asked.arguments or "{}"):
@@ -303,11 +300,8 @@ class Asking:
         return from_text("\n".join(lines), asked.arguments)
 
     async def _in_editor(self, editor: str, text: str) -> str:
-        with tempfile.TemporaryDirectory(prefix="retinue-") as folder:
-            path = Path(folder) / "arguments.yaml"
-            path.write_text(text, "utf-8")
-            await self._with_terminal([*shlex.split(editor), str(path)])
-            return text_of(read_own(path, MOST_EDITED), path.name)
+        with self._terminal():
+            return await edited(editor, text, "arguments.yaml", self.retinue.cwd)
 
     async def _page(self, asked: ApprovalRequested) -> None:
         pager = os.environ.get("PAGER") or "less"
@@ -315,21 +309,16 @@ class Asking:
             path = Path(folder) / f"{asked.tool}.txt"
             path.write_text("\n".join(plain(line) for line in content(asked, 1000)) + "\n", "utf-8")
             try:
-                await self._with_terminal([*shlex.split(pager), str(path)])
-            except OSError as error:
-                note(f"  cannot start the pager {pager!r}: {error.strerror}", "red")
+                with self._terminal():
+                    await run_program(pager, path, self.retinue.cwd)
+            except (OSError, ValueError) as error:
+                note(f"  cannot start the pager {pager!r}: {words.one_line(str(error), 300)}", "red")
 
-    async def _with_terminal(self, command: list[str]) -> None:
-        """Run a program that needs the terminal for itself."""
+    @contextlib.contextmanager
+    def _terminal(self) -> Generator[None]:
+        """While a program has the terminal for itself."""
         self.keyboard.restore()
         try:
-            # a name alone is no program of the folder that agents work in
-            found = command[0] if "/" in command[0] else find_program(command[0], Path.cwd())
-            if found is None:
-                raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
-            process = await asyncio.create_subprocess_exec(found, *command[1:])
-            code = await process.wait()
+            yield
         finally:
             self.keyboard.use("keys")
-        if code != 0:
-            raise OSError(f"{command[0]} ended with code {code}")
