@@ -7,12 +7,16 @@ A terminal hands over text alone, so the picture itself is asked of the desktop 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import re
 import shlex
+import signal
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from retinue.programs import find_program
+from retinue.threads import undisturbed
 
 KINDS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 PROGRAMS = (
@@ -53,29 +57,48 @@ async def clipboard_picture(cwd: Path, folder: Path) -> Path | None:
         if program is None:
             continue
         data = await _printed([program, *arguments])
-        if data.startswith(PNG) and len(data) <= MOST_BYTES:
+        if data.startswith(PNG):
             return await asyncio.to_thread(_saved, data, folder)
     return None
 
 
 async def _printed(command: list[str]) -> bytes:
-    try:
-        process = await asyncio.create_subprocess_exec(
+    """Nothing where it fails, takes too long, or prints more than a picture may have. It does not outlive
+    whoever waits."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
         )
-    except OSError:
-        return b""
+    )
+    printed = bytearray()
     try:
         async with asyncio.timeout(SECONDS):
-            out, _ = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+            process = await asyncio.shield(starting)
+            assert process.stdout is not None
+            while len(printed) <= MOST_BYTES and (chunk := await process.stdout.read(1 << 18)):
+                printed += chunk
+            failed = len(printed) > MOST_BYTES or await process.wait() != 0
+    except (OSError, TimeoutError):
         return b""
-    return out if process.returncode == 0 else b""
+    finally:
+        await undisturbed(_end(starting))
+    return b"" if failed else bytes(printed)
+
+
+async def _end(starting: asyncio.Future[asyncio.subprocess.Process]) -> None:
+    """End a program with what it started, also one that is only about to be there."""
+    with contextlib.suppress(OSError):  # it was not there to be started
+        process = await starting
+        assert process.stdout is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        while await process.stdout.read(1 << 18):  # its end is only told when its output has been read
+            pass
+        await process.wait()
 
 
 def _saved(data: bytes, folder: Path) -> Path:
