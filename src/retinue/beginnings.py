@@ -384,6 +384,7 @@ class Beginnings(Preparing[Deps]):
         message: str | None = None,
         attachments: Sequence[Attached] = (),
         model: ModelGiven | None = None,
+        settings: Mapping[str, Any] | None = None,
         new_run_id: str | None = None,
         tools: Iterable[Tool | Function] = (),
         agents: Iterable[AgentSpec] = (),
@@ -394,7 +395,7 @@ class Beginnings(Preparing[Deps]):
 
         The old one is untouched. Returns the new root's id, which is `new_run_id` if that is given.
         `message` is said to it then, with the `attachments`, and `model` answers from there on, if it is
-        given. `tools`, `agents`, `approve` and `extra_headers` are as for `resume`.
+        given. `settings`, `tools`, `agents`, `approve` and `extra_headers` are as for `resume`.
         """
         tools, agents = listed("tools", tools, "functions or tools"), listed("agents", agents, "AgentSpec")
         parts = self._parts(None, tools, agents)
@@ -430,6 +431,7 @@ class Beginnings(Preparing[Deps]):
                 message=message,
                 attachments=files,
                 take_over=True,
+                settings=settings,
                 model=model if objects else None,  # a name is in the copy
                 tools=tools,
                 agents=agents,
