@@ -149,6 +149,9 @@ async def test_what_was_cut_off_by_kill_9_goes_on_with_continue(chat: Chat) -> N
     await chat.open()
     await chat.say("what is here?")
     await chat.until("✓ ls")
+    async with asyncio.timeout(60):
+        while len(chat.provider.requests) < 2:
+            await asyncio.sleep(0.01)
     os.kill(await chat.pid(), signal.SIGKILL)
     await chat.ended()
     await chat.close()
@@ -281,11 +284,69 @@ async def test_ten_children_at_work_write_little_to_the_terminal(chat: Chat) -> 
 
 async def test_plain_lines_need_no_screen(chat: Chat) -> None:
     chat.provider.add(Script(text="said plainly"), Script(text="and again"))
-    ended = await chat.cli("chat", "--plain", input="one\ntwo\n/quit\n")
+    ended = await chat.cli("chat", "--plain", input="one\ntwo\n")
     assert ended.code == 0
     assert "said plainly" in ended.out
     assert "and again" in ended.out
     assert "\x1b" not in ended.out + ended.err
+
+
+async def test_the_lines_of_a_pipe_are_messages_and_nothing_else(chat: Chat) -> None:
+    (chat.cli.folder / "notes.txt").write_text("IN-THE-NOTES")
+    chat.provider.handler = lambda request: Script(text="heard")
+    lines = ["!touch ran", "/export ran.html", "what is in @notes.txt?"]
+    ended = await chat.cli("chat", "--plain", input="".join(f"{line}\n" for line in lines))
+    assert ended.code == 0
+    assert ended.out.count("heard") == 3
+    sent = str(chat.provider.requests[-1].body)
+    assert all(line in sent for line in lines)
+    assert "IN-THE-NOTES" not in sent
+    assert sorted(path.name for path in chat.cli.folder.iterdir()) == ["app.py", "notes.txt"]
+
+
+async def test_a_long_paste_is_sent_and_not_run_also_when_it_is_recalled(chat: Chat) -> None:
+    chat.provider.handler = lambda request: Script(text=f"heard {request.turn}")
+    paste = chat.cli.home / "paste"
+    paste.write_text("!touch ran #\n" + "a line of a stranger\n" * 60)
+    await chat.open()
+    await chat.tmux("load-buffer", str(paste))
+    await chat.tmux("paste-buffer", "-p")
+    await chat.until("[pasted text 1: 61 lines]")
+    await chat.press("Enter")
+    await chat.until("heard 0")
+    await chat.until("1 turn")
+    await chat.press("Up")
+    await chat.until("› [pasted text 1: 61 lines]")
+    await chat.press("Enter")
+    await chat.until("heard 1")
+    await chat.press("C-d")
+    await chat.ended()
+    await chat.close()
+    await chat.open()
+    await chat.press("Up")
+    await chat.until("61 lines]")
+    await chat.press("Enter")
+    await chat.until(lambda text: text.count("heard 0") == 1)
+    assert not (chat.cli.folder / "ran").exists()
+    assert "a line of a stranger" in str(chat.provider.requests[-1].body)
+
+
+async def test_an_edited_line_comes_back_with_its_paste(chat: Chat) -> None:
+    chat.provider.add(Script(text="heard"))
+    program = chat.cli.home / "edit"
+    program.write_text("#!/bin/sh\nsed -i 's/^why/but why/' \"$1\"\n")
+    program.chmod(0o755)
+    chat.cli.env["EDITOR"] = str(program)
+    await chat.open()
+    await chat.tmux("set-buffer", "a line\n" * 20)
+    await chat.type("why? ")
+    await chat.tmux("paste-buffer", "-p")
+    await chat.until("› why? [pasted text 1: 20 lines]")
+    await chat.press("C-x", "C-e")
+    await chat.until("› but why? [pasted text 1: 20 lines]")
+    await chat.press("Enter")
+    await chat.until("heard")
+    assert str(chat.provider.requests[-1].body).count("a line") >= 20
 
 
 async def test_planning_reads_only_in_every_conversation_and_takes_no_rule_away(chat: Chat) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,28 +148,24 @@ async def _shown(retinue: Retinue, asked: ChatAsked) -> int:
 
     if not asked.plain and not is_installed("chat"):
         note(f"! in plain lines, since prompt-toolkit is not there: {install('chat')}", "yellow")
-    if asked.plain or not is_installed("chat"):
+    if asked.plain or not is_installed("chat") or not _fits_a_chat():
         from retinue.cli.chat.plain import plain_chat
 
         return await plain_chat(retinue, asked.given, asked.resume)
-    from retinue.cli.chat.screen import fits_a_chat
+    from retinue.cli.chat.history import history_file
     from retinue.cli.chat.screen_chat import screen_chat
 
-    if not fits_a_chat():
-        from retinue.cli.chat.plain import plain_chat
-
-        return await plain_chat(retinue, asked.given, asked.resume)
-    return await screen_chat(retinue, asked.given, asked.resume, history=_history())
+    return await screen_chat(retinue, asked.given, asked.resume, history=history_file())
 
 
-def _history() -> Path | None:
-    """Where the lines that were typed are kept, for this person alone."""
-    from platformdirs import user_state_path
+def _fits_a_chat() -> bool:
+    """Whether there is a terminal here that a chat can be drawn on."""
+    from retinue.view.paint import columns, rows
 
-    path = user_state_path("retinue") / "chat-history"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-    except OSError:
-        return None
-    return path
+    return (
+        sys.stdin.isatty()
+        and sys.stdout.isatty()
+        and os.environ.get("TERM", "") not in ("", "dumb")
+        and columns(sys.stdout) >= 20
+        and rows(sys.stdout) >= 6
+    )

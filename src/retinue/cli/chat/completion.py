@@ -24,7 +24,7 @@ FRESH = 20.0
 class ChatCompleter(Completer):
     def __init__(self) -> None:
         self.talk: Talk | None = None
-        self._paths = PathCompleter(expanduser=True)
+        self._paths = PathCompleter(expanduser=True, get_paths=self._folder)
         self._files: list[str] = []
         self._read_at = 0.0
 
@@ -52,6 +52,10 @@ class ChatCompleter(Completer):
         for value in self._values(name):
             if value.startswith(rest):
                 yield Completion(value, start_position=-len(rest))
+
+    def _folder(self) -> list[str]:
+        """Where a path that is typed begins: the project, wherever the process is."""
+        return [str(self.talk.project)] if self.talk is not None else ["."]
 
     def _values(self, name: str) -> Iterable[str]:
         if self.talk is None:

@@ -22,4 +22,4 @@ async def open_conversation(talk: Talk, resume: str) -> None:
         row = earlier[0]
     else:
         row = await find_run(talk.session.retinue, resume)
-    talk.view.past(list(await talk.session.take_up(row)))
+    await talk.session.take_up(row, talk.view.past)

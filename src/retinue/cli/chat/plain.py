@@ -1,7 +1,7 @@
 """A chat in plain lines: nothing is drawn twice, nothing moves. For screen readers, pipes and old terminals.
 
-A line is a message; what happens is told in lines as `retinue ask` does in a pipe. Questions are asked at the
-keyboard where there is one.
+A line is a message; what happens is told in lines as `retinue ask` does in a pipe. Commands are read where
+lines are typed: who fills a pipe is not known. Questions are asked at the keyboard where there is one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from retinue.cli.chat.opening import open_conversation
+from retinue.cli.chat.pasting import Entered
 from retinue.cli.chat.session import ChatGiven, ChatSession
 from retinue.cli.chat.talk import Talk
 from retinue.cli.chat.view import ChatView
@@ -69,11 +70,12 @@ async def plain_chat(retinue: Retinue, given: ChatGiven, resume: str) -> int:
         keyboard.restore()
         asking.append(Asking(retinue, view, keyboard))
         asks = asyncio.create_task(asking[0].run(), name="questions in the chat")
+    typed = sys.stdin.isatty()
     try:
         await open_conversation(talk, resume)
         while stage.code is None and (line := await _line()) is not None:
             if line.strip():
-                await talk.typed(line)
+                await talk.typed(Entered(line) if typed else Entered.words(line))
                 await _turn(session)
         return stage.code or 0
     finally:

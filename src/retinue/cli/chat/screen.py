@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 import tempfile
@@ -22,9 +21,10 @@ from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import ThreadedCompleter
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import (
@@ -41,9 +41,12 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import BeforeInput
 
-from retinue.cli.chat.pasting import Pastes
+from retinue.cli.chat.history import ChatHistory
+from retinue.cli.chat.pasting import Entered, Pastes
 from retinue.cli.chat.pictures import clipboard_picture, pasted_picture
-from retinue.view.paint import Line, columns, cut, fit, paint, rows, wants_colour
+from retinue.cli.own_program import edited, own_editor
+from retinue.errors import RetinueError
+from retinue.view.paint import Line, columns, cut, fit, paint, wants_colour
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -59,7 +62,13 @@ QUIET = 1.0
 class Talker(Protocol):
     """Who is handed what is typed."""
 
-    async def typed(self, text: str) -> None: ...
+    async def typed(self, entry: Entered) -> None: ...
+
+    async def attach(self, path: Path) -> None:
+        """A file for the next message."""
+        ...
+
+    def say_error(self, text: str) -> None: ...
 
     async def stop(self) -> bool:
         """Stop the turn. False where none is under way."""
@@ -78,8 +87,8 @@ class Talker(Protocol):
         ...
 
     @property
-    def asked(self) -> bool:
-        """Whether a question waits for the person."""
+    def project(self) -> Path:
+        """The folder that agents work in: no program of it is started."""
         ...
 
 
@@ -100,9 +109,8 @@ class ChatScreen:
         self.buffer = Buffer(
             completer=ThreadedCompleter(completer),
             complete_while_typing=True,
-            history=FileHistory(str(history)) if history is not None else InMemoryHistory(),
+            history=ChatHistory(history, self._pastes) if history is not None else InMemoryHistory(),
             multiline=True,
-            tempfile_suffix=".md",
         )
         self.app: Application[int] = Application(
             layout=self._layout(),
@@ -186,8 +194,26 @@ class ChatScreen:
         self.buffer.insert_text("\n")
 
     def _edit(self, event: KeyPressEvent) -> None:
-        self.buffer.text = self._pastes.unfolded(self.buffer.text)
-        self.buffer.open_in_editor()
+        self._spawn(self._edited())
+
+    async def _edited(self) -> None:
+        """The line in the person's editor, with the pastes in it whole."""
+        line, project = self.buffer.text, self.talker.project
+        editor = own_editor(project)
+        if editor is None:
+            self.talker.say_error("no editor is here: set VISUAL or EDITOR")
+            return
+        try:
+            text = str(self._pastes.unfolded(line))
+            changed = await self.with_terminal(lambda: edited(editor, text, "message.md", project))
+        except (RetinueError, OSError, ValueError) as error:
+            self.talker.say_error(f"{editor}: {error}")
+            return
+        if not text.endswith("\n"):
+            changed = changed.removesuffix("\n")  # editors put one at the end
+        if changed != text:
+            text = self._pastes.refolded(changed, line)
+            self.buffer.document = Document(text, len(text))
 
     def _leave(self, event: KeyPressEvent) -> None:
         self.app.exit(result=0)
@@ -213,17 +239,21 @@ class ChatScreen:
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
             return
-        text = self._pastes.unfolded(buffer.text)
-        if not text.strip():
+        try:
+            entry = self._pastes.unfolded(buffer.text)
+        except RetinueError as error:
+            self.talker.say_error(str(error))
             return
-        buffer.history.append_string(text)  # whole: what a paste was folded to means nothing later
+        if not entry.strip():
+            return
+        buffer.history.append_string(buffer.text)
         buffer.reset()
         self._hint = ""
-        self._spawn(self.talker.typed(text))
+        self._spawn(self.talker.typed(entry))
 
     def _paste(self, event: KeyPressEvent) -> None:
         if (picture := pasted_picture(event.data)) is not None:
-            self._spawn(self.talker.typed(f"/attach {picture}"))
+            self._spawn(self.talker.attach(picture))
             return
         self.buffer.insert_text(self._pastes.folded(event.data))
 
@@ -235,13 +265,12 @@ class ChatScreen:
         self.app.invalidate()
         if self._pictures is None:
             self._pictures = tempfile.TemporaryDirectory(prefix="retinue-")
-        picture = await clipboard_picture(Path.cwd(), Path(self._pictures.name))
+        picture = await clipboard_picture(self.talker.project, Path(self._pictures.name))
         self._hint = ""
         if picture is not None:
-            await self.talker.typed(f"/attach {picture}")
+            await self.talker.attach(picture)
             return
-        self._hint = "no picture in the clipboard (it is read with wl-paste, xclip or pngpaste)"
-        await self._forget_hint()
+        await self._say_hint("no picture in the clipboard (it is read with wl-paste, xclip or pngpaste)")
 
     def _escape(self, event: KeyPressEvent) -> None:
         self.buffer.cancel_completion()
@@ -258,12 +287,13 @@ class ChatScreen:
             self._spawn(self.talker.stop())
         elif now - self._leaving > 2:
             self._leaving = now
-            self._hint = "Ctrl-C again, or Ctrl-D, leaves"
-            self._spawn(self._forget_hint())
+            self._spawn(self._say_hint("Ctrl-C again, or Ctrl-D, leaves"))
         else:
             self.app.exit(result=130)
 
-    async def _forget_hint(self) -> None:
+    async def _say_hint(self, text: str) -> None:
+        self._hint = text
+        self.app.invalidate()
         await asyncio.sleep(2)
         self._hint = ""
         self.app.invalidate()
@@ -386,14 +416,3 @@ def styled(lines: list[Line]) -> StyleAndTextTuples:
             parts = [_STYLES.get(word, f"fg:ansi{word}") for word in style.split()]
             found.append((" ".join(parts), text))
     return found
-
-
-def fits_a_chat() -> bool:
-    """Whether there is a terminal here that a chat can be drawn on."""
-    return (
-        sys.stdin.isatty()
-        and sys.stdout.isatty()
-        and os.environ.get("TERM", "") not in ("", "dumb")
-        and columns(sys.stdout) >= 20
-        and rows(sys.stdout) >= 6
-    )

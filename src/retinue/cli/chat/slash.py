@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_args
 
+from retinue.cli.chat.pasting import Entered
 from retinue.errors import ConfigError
 from retinue.types import Level
 from retinue.view import words
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from retinue.story_nodes import Node
 
 T = TypeVar("T")
-Work = Callable[["Talk", str], Awaitable[None]]
+Work = Callable[["Talk", Entered], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +32,19 @@ class Slash:
     takes: str
     says: str
     work: Work
+    waits: bool = False
+    """Whether it moves the conversation: it waits for a message that is on its way there."""
 
 
-async def run_slash(talk: Talk, line: str) -> None:
-    name, _, rest = line[1:].partition(" ")
+async def run_slash(talk: Talk, line: Entered) -> None:
+    name = line.split(maxsplit=1)[0][1:]
     found = {each.name: each for each in SLASHES}.get(name)
     if found is None:
         near = difflib.get_close_matches(name, [each.name for each in SLASHES], n=1)
         meant = f": did you mean /{near[0]}?" if near else ""
         raise ConfigError(f"there is no command /{name}{meant}", fix="/help lists them")
-    await found.work(talk, rest.strip())
+    async with talk.turn if found.waits else contextlib.nullcontext():
+        await found.work(talk, line.after_word())
 
 
 async def _help(talk: Talk, rest: str) -> None:
@@ -55,8 +61,11 @@ async def _help(talk: Talk, rest: str) -> None:
 
 
 async def _new(talk: Talk, rest: str) -> None:
+    left = talk.session.left_at_work
     talk.session.new()
     talk.tell("a new conversation; the last one is in /resume", style="dim")
+    if left:
+        talk.tell("there, those whom it asked are still at work: /resume 1 shows what they find", style="dim")
 
 
 async def _quit(talk: Talk, rest: str) -> None:
@@ -69,8 +78,9 @@ async def _model(talk: Talk, rest: str) -> None:
         talk.tell(f"{session.model or session.retinue.model_name}", "/model PROVIDER:NAME takes another one")
         return
     rest = session.retinue.model_known(rest)
-    session.use_model(rest)
-    talk.tell(f"from your next message on: {rest}", style="dim")
+    session.model = rest
+    when = "when this answer is there, and you say something" if talk.busy else "from your next message on"
+    talk.tell(f"{when}: {rest}", style="dim")
 
 
 async def _effort(talk: Talk, rest: str) -> None:
@@ -120,11 +130,9 @@ async def _agents(talk: Talk, rest: str) -> None:
     elif what == "stop":
         stopped = await retinue.cancel(node.run_id, "stopped by the person")
         talk.tell(f"{node.agent} is stopped" if stopped else f"{node.agent} had ended", style="dim")
-    elif node.over:
-        await retinue.resume(node.run_id, message=what)
+    elif await talk.session.ask_child(node, what):
         talk.tell(f"{node.agent} is asked again", style="dim")
     else:
-        await retinue.message(node.run_id, what)
         talk.tell(f"{node.agent} reads it before its next step", style="dim")
 
 
@@ -180,17 +188,23 @@ async def _compact(talk: Talk, rest: str) -> None:
 
 
 async def _attach(talk: Talk, rest: str) -> None:
+    carrying = talk.carrying
+    word, _, number = rest.partition(" ")
     if not rest:
-        named = [str(path) for path in talk.attached]
-        talk.tell(*(named or ["/attach PATH: goes along with your next message"]))
-        return
-    path = _path(talk, rest)
-    if not await asyncio.to_thread(path.is_file):
+        talk.tell(*(f"{i:3} {name}" for i, name in enumerate(carrying.names(), 1)))
+        more = " · /attach drop [N] takes back" if carrying.things else ""
+        talk.tell(f"/attach PATH: goes along with your next message{more}", style="dim")
+    elif word == "drop":
+        if number:
+            _picked(carrying.things, number, "attachment", "/attach lists them")
+        dropped = [carrying.drop(int(number))] if number else [carrying.drop(1) for _ in carrying.names()]
+        talk.tell(*(f"{name} is no longer attached" for name in dropped), style="dim")
+    elif not await asyncio.to_thread(os.path.isfile, path := _path(talk, rest)):
         raise ConfigError(
             f"there is no file {path}", fix="/attach PATH of a file, text, picture, PDF or table"
         )
-    talk.attached.append(path)
-    talk.tell(f"{path.name} goes along with your next message", style="dim")
+    else:
+        await talk.attach(path)
 
 
 async def _diff(talk: Talk, rest: str) -> None:
@@ -225,22 +239,21 @@ async def _undo(talk: Talk, rest: str) -> None:
     talk.tell(f"{words.count(len(done.paths), 'path')} taken back", style="dim")
 
 
-async def _rewind(talk: Talk, rest: str) -> None:
-    number, _, text = rest.partition(" ")
-    if not number or not talk.told:
+async def _rewind(talk: Talk, rest: Entered) -> None:
+    number = next(iter(rest.split(maxsplit=1)), "")
+    if not number or not talk.told or talk.told[0].run_id != talk.session.run_id:
         talk.told = await talk.session.said()
     if not number:
         talk.tell(*(f"{i:3} {words.one_line(said.text, 100)}" for i, said in enumerate(talk.told, 1)))
         talk.tell("/rewind N TEXT says that in its place; /undo takes back changed files", style="dim")
         return
     said = _picked(talk.told, number, "message", "/rewind lists them")
+    text = rest.after_word()
     if not text:
         raise ConfigError(
             f"say what is to stand there instead of {words.one_line(said.text, 60)!r}", fix="/rewind N TEXT"
         )
-    talk.view.said(text, f"  (in place of message {number})")
-    await talk.session.rewind(said, text)
-    talk.told = ()
+    await talk.rewind(int(number), said, text)
 
 
 async def _resume(talk: Talk, rest: str) -> None:
@@ -267,7 +280,7 @@ async def _resume(talk: Talk, rest: str) -> None:
         from retinue.cli.opening import find_run
 
         row = await find_run(talk.session.retinue, rest)
-    talk.view.past(list(await talk.session.take_up(row)))
+    await talk.session.take_up(row, talk.view.past)
 
 
 async def _rename(talk: Talk, rest: str) -> None:
@@ -289,7 +302,7 @@ async def _export(talk: Talk, rest: str) -> None:
         raise ConfigError("there is nothing to export yet")
     path = _path(talk, rest or f"{talk.session.run_id}.html")
     events = await talk.session.retinue.store.events(talk.session.run_id)
-    data = exported(events, html=path.suffix in (".html", ".htm"))
+    data = await asyncio.to_thread(exported, events, html=path.suffix in (".html", ".htm"))
     await asyncio.to_thread(write_new, path, data, project=talk.session.retinue.cwd)
     talk.tell(f"written to {path}", style="dim")
 
@@ -332,9 +345,13 @@ def _picked(items: Sequence[T], number: str, what: str, fix: str) -> T:
 
 SLASHES = (
     Slash(name="help", takes="", says="what can be typed here", work=_help),
-    Slash(name="new", takes="", says="begin another conversation", work=_new),
+    Slash(name="new", takes="", says="begin another conversation", work=_new, waits=True),
     Slash(
-        name="resume", takes="[N|ID]", says="go on with an earlier conversation of this folder", work=_resume
+        name="resume",
+        takes="[N|ID]",
+        says="go on with an earlier conversation of this folder",
+        work=_resume,
+        waits=True,
     ),
     Slash(
         name="rewind",
@@ -342,19 +359,34 @@ SLASHES = (
         says="say something else in place of an earlier message",
         work=_rewind,
     ),
-    Slash(name="agent", takes="[NAME]", says="the agents there are; talk to another one", work=_agent),
     Slash(
-        name="agents", takes="[N [stop|TEXT]]", says="who was asked for help: open, tell, stop", work=_agents
+        name="agent",
+        takes="[NAME]",
+        says="the agents there are; talk to another one",
+        work=_agent,
+        waits=True,
+    ),
+    Slash(
+        name="agents",
+        takes="[N [stop|TEXT]]",
+        says="who was asked for help: open, tell, stop",
+        work=_agents,
+        waits=True,
     ),
     Slash(name="model", takes="[NAME]", says="which model answers", work=_model),
     Slash(name="effort", takes="LEVEL", says="how hard it is asked to think", work=_effort),
-    Slash(name="plan", takes="[on|off]", says="only read, and make a plan", work=_plan),
-    Slash(name="attach", takes="[PATH]", says="a file that goes along with your next message", work=_attach),
+    Slash(name="plan", takes="[on|off]", says="only read, and make a plan", work=_plan, waits=True),
+    Slash(
+        name="attach",
+        takes="[PATH|drop [N]]",
+        says="a file that goes along with your next message",
+        work=_attach,
+    ),
     Slash(name="diff", takes="", says="what this conversation changed in the project", work=_diff),
-    Slash(name="undo", takes="[rest]", says="take that back", work=_undo),
+    Slash(name="undo", takes="[rest]", says="take that back", work=_undo, waits=True),
     Slash(name="cost", takes="", says="tokens and money, run by run", work=_cost),
     Slash(name="context", takes="", says="how full the context of the model is", work=_context),
-    Slash(name="compact", takes="", says="make room in it", work=_compact),
+    Slash(name="compact", takes="", says="make room in it", work=_compact, waits=True),
     Slash(name="skills", takes="", says="the skills there are", work=_skills),
     Slash(name="mcp", takes="", says="the MCP servers there are", work=_mcp),
     Slash(name="rename", takes="[NAME]", says="what this conversation is called in lists", work=_rename),

@@ -7,18 +7,19 @@ plain lines). Errors of a message are said and end nothing.
 from __future__ import annotations
 
 import asyncio
-import codecs
 import contextlib
-import os
 import re
-import signal
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from retinue.cli.chat.session import ChatSession, EarlierMessage
-from retinue.errors import RetinueError
+from retinue.cli.chat.carrying import Carrying, mentioned
+from retinue.cli.chat.own_shell import run_shell
+from retinue.cli.chat.pasting import Entered
+from retinue.cli.chat.session import ChatSession, EarlierMessage, Wanted
+from retinue.errors import ConfigError, RetinueError
 from retinue.view import words
 from retinue.view.paint import Line, columns, wrap
 
@@ -29,9 +30,15 @@ if TYPE_CHECKING:
 
 MOST_OUTPUT = 20_000
 """Characters of a shell command's output that go along with the next message."""
-LAST_WORDS = 0.3
-"""Seconds in which a command that has ended may still be heard: what it left behind may hold its output."""
-MENTION = re.compile(r"(?<!\S)@(\S+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """A message as it is handed on."""
+
+    text: str
+    attachments: Sequence[Attachment]
+    wanted: Wanted
 
 
 class Stage(Protocol):
@@ -47,16 +54,15 @@ class Stage(Protocol):
 class Talk:
     def __init__(self, session: ChatSession, view: ChatView, stage: Stage) -> None:
         self.session, self.view, self.stage = session, view, stage
-        self.attached: list[Path] = []
-        self.output: list[tuple[str, str]] = []
-        """What commands of the person's printed, by a name for it, for the next message."""
+        self.carrying = Carrying(session.retinue)
         self.listed: Sequence[RunRow] = ()
         """The conversations that /resume listed last."""
         self.told: Sequence[EarlierMessage] = ()
         """The messages that /rewind listed last."""
         self.doing: tuple[str, float] | None = None
         """The command that is at work, and since when."""
-        self._turn = asyncio.Lock()
+        self.turn = asyncio.Lock()
+        """Held while something is on its way to the conversation: what moves it waits for that."""
 
     # -- as a Talker -----------------------------------------------------------------------------------------
 
@@ -65,29 +71,42 @@ class Talk:
         return self.session.working
 
     @property
-    def asked(self) -> bool:
-        return bool(self.session.story.approvals)
+    def project(self) -> Path:
+        return self.session.retinue.cwd
 
     def live(self, width: int, height: int, tick: int) -> list[Line]:
         return self.view.live(width=width, height=height, tick=tick)
 
     async def stop(self) -> bool:
-        return self.busy and await self.session.stop()
+        async with self.turn:  # what is on its way is stopped when it has come
+            return self.busy and await self.session.stop()
 
-    async def typed(self, text: str) -> None:
-        """A line or more, as the person sent it."""
-        word = text.strip()
-        try:
-            if re.match(r"/[a-z]*(\s|$)", word):
-                await self._slash(word)
-            elif word.startswith("!"):
-                await self.shell(word[1:].strip())
+    async def typed(self, entry: Entered | str) -> None:
+        """A line or more, as the person sent it. Only what they typed themselves is read for commands."""
+        entry = entry if isinstance(entry, Entered) else Entered(entry)
+        own = entry.own.strip()
+        with self._errors_said():
+            if re.match(r"/[a-z]*(\s|$)", own):
+                await self._slash(Entered(entry.strip(), own))
+            elif own.startswith("!"):
+                await self.shell(Entered(entry.strip()[1:].strip(), own))
             else:
-                await self.say(text.rstrip())
+                await self.say(entry)
+
+    async def attach(self, path: Path) -> None:
+        """A file for the next message."""
+        with self._errors_said():
+            await self.carrying.add(path)
+            self.tell(f"{path.name} goes along with your next message", style="dim")
+
+    @contextlib.contextmanager
+    def _errors_said(self) -> Generator[None]:
+        try:
+            yield
         except (RetinueError, OSError, ValueError) as error:
             self.say_error(str(error))
 
-    async def _slash(self, line: str) -> None:
+    async def _slash(self, line: Entered) -> None:
         """A command of the chat. One that takes longer than a moment is told in the status line."""
         from retinue.cli.chat.slash import run_slash
 
@@ -114,48 +133,58 @@ class Talk:
 
     # -- messages --------------------------------------------------------------------------------------------
 
-    async def say(self, text: str) -> None:
-        async with self._turn:
-            attachments = await self._attachments(text)
-            message = self._for_agent(text)
-            names = [attached.name for attached in attachments]
-            note = f"  [{', '.join(names)}]" if names else ""
-            at_work = self.busy
-            self.view.said(text, f"{note}  (read before the next step)" if at_work else note)
-            await self.session.say(message, attachments)
-            self.attached, self.output = [], []
+    async def say(self, entry: Entered) -> None:
+        def note(carried: str) -> str:
+            return f"{carried}  (read before the next step)" if self.busy else carried
 
-    async def _attachments(self, text: str) -> list[Attachment]:
-        """What was attached, and the files that the message names with an @."""
-        from retinue.attachments import attach, attach_bytes
+        async with self.sending(entry, note) as sent:
+            await self.session.say(sent.text, sent.attachments, wanted=sent.wanted)
 
-        project = self.session.retinue.cwd
-        named = [match[1].rstrip(".,;:!?)") for match in MENTION.finditer(text)]
-        mentioned = await asyncio.to_thread(lambda: [p for p in map(project.joinpath, named) if p.is_file()])
-        paths = [*self.attached, *mentioned]
-        files = [await attach(path, project=project) for path in dict.fromkeys(paths)]
-        # Attached, not said: nobody wrote it, it may be private, and it vouches for no address.
-        return [*files, *[await attach_bytes(name, text.encode()) for name, text in self.output]]
+    async def rewind(self, number: int, said: EarlierMessage, entry: Entered) -> None:
+        """Say something else in the place of a message."""
+        async with self.sending(entry, lambda carried: f"{carried}  (in place of message {number})") as sent:
+            await self.session.rewind(
+                said, sent.text, sent.attachments, wanted=sent.wanted, shown=self.view.counted
+            )
 
-    def _for_agent(self, text: str) -> str:
+    @contextlib.asynccontextmanager
+    async def sending(self, entry: Entered, note: Callable[[str], str]) -> AsyncGenerator[Sent]:
+        """A message with all that goes with it, as it is at this moment; its turn comes when those before it
+        are there. What goes along is back in the list if it is not sent."""
+        wanted, taken = self.session.wanted(), self.carrying.take()
+        try:
+            async with self.turn:
+                carried = await self.carrying.read(taken)
+                carried += await mentioned(self.session.retinue, entry, taken)
+                names = ", ".join(each.name for each in carried)
+                self.view.said(entry.rstrip(), note(f"  [{names}]" if names else ""))
+                yield Sent(text=self._for_agent(entry), attachments=carried, wanted=wanted)
+        except BaseException:
+            self.carrying.put_back(taken)
+            raise
+
+    def _for_agent(self, entry: Entered) -> str:
         """`@agent …` has that agent do it."""
-        match = re.match(r"@([\w.-]+)\s+(?=\S)", text)
+        match = re.match(r"@([\w.-]+)\s+(?=\S)", entry.own)
         if match is None or match[1] not in self.session.retinue.agents.agents:
-            return text
-        rest = text[match.end() :]
+            return entry.rstrip()
+        rest = entry[match.end() :].rstrip()
         return f"Have the agent {match[1]} do this, and tell me what it found:\n\n{rest}"
 
     # -- the person's own commands ---------------------------------------------------------------------------
 
-    async def shell(self, command: str) -> None:
+    async def shell(self, command: Entered) -> None:
         """Run by the person, in their shell, unasked. The next message carries its output."""
+        if command.pasted:
+            raise ConfigError(
+                "a folded paste is not run", fix="type the command, or run it in another terminal"
+            )
         if not command:
             self.tell("!COMMAND runs it in your shell; its output goes along with your next message")
             return
-        printed = await self.stage.with_terminal(lambda: _run_shell(command, self.session.retinue.cwd))
-        kept = printed if len(printed) <= MOST_OUTPUT else f"{printed[:MOST_OUTPUT]}\n[cut here]"
+        printed = await self.stage.with_terminal(lambda: run_shell(command, self.project, MOST_OUTPUT))
         name = words.one_line(f"output of {command}", 60).replace("/", "_")
-        self.output.append((f"{name}.txt", f"I ran: {command}\nIt printed:\n{kept}\n"))
+        self.carrying.printed(f"{name}.txt", f"I ran: {command}\nIt printed:\n{words.clean(printed)}\n")
 
     # -- the status line -------------------------------------------------------------------------------------
 
@@ -163,7 +192,8 @@ class Talk:
         """Model, how full its context is, cost, and what waits for the person."""
         session = self.session
         root = session.root
-        parts = [root.model if root is not None and not session.model else session.model or _default(session)]
+        running = root is not None and (self.busy or not session.model)
+        parts = [root.model if root is not None and running else session.model or _default(session)]
         if session.effort:
             parts.append(words.effort(session.effort))
         if session.planning:
@@ -183,7 +213,7 @@ class Talk:
         if waiting:
             return [(f"{words.count(waiting, 'question')} for you", "bold yellow"), (f" · {left}", "dim")]
         keys = "Esc stops" if self.busy else "/help"
-        carries = len(self.attached) + len(self.output)
+        carries = len(self.carrying.things)
         more = f" · {carries} attached" if carries else ""
         return [(f"{left}{more} · {keys}", "dim")]
 
@@ -197,40 +227,3 @@ class Talk:
 
 def _default(session: ChatSession) -> str:
     return session.retinue.model_name
-
-
-async def _run_shell(command: str, folder: Path) -> str:
-    """What it printed until it ended; Ctrl-C is for it, and what it leaves in the background goes on."""
-    shell = os.environ.get("SHELL") or "/bin/sh"
-    reading, writing = os.pipe()  # of our own: asyncio would wait for whoever else holds it
-    try:
-        process = await asyncio.create_subprocess_exec(
-            shell, "-c", command, cwd=folder, stdout=writing, stderr=writing
-        )
-    finally:
-        os.close(writing)
-    printed: list[bytes] = []
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def read() -> None:
-        chunk = os.read(reading, 65536)
-        if not chunk:
-            loop.remove_reader(reading)
-            over.set()
-            return
-        os.write(1, words.clean(decoder.decode(chunk)).encode())  # files may be a stranger's
-        if sum(map(len, printed)) < 4 * MOST_OUTPUT:
-            printed.append(chunk)
-
-    loop.add_reader(reading, read)
-    loop.add_signal_handler(signal.SIGINT, lambda: None)
-    try:
-        await process.wait()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(over.wait(), LAST_WORDS)
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        loop.remove_reader(reading)
-        os.close(reading)
-    return b"".join(printed).decode("utf-8", "replace").rstrip("\n")

@@ -8,7 +8,7 @@ lines. Draws nothing itself.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -162,8 +162,14 @@ class ChatView:
             duration_ms=report.duration_ms - before.duration_ms,
         )
 
-    def past(self, events: list[AnyEvent]) -> None:
+    def counted(self, events: Sequence[AnyEvent]) -> None:
+        """What happened so far is no part of the turn that comes."""
+        ended = [e.report for e in events if isinstance(e, RunFinished) and not e.depth]
+        self._before = ended[-1] if ended else None
+
+    def past(self, events: Sequence[AnyEvent]) -> None:
         """A conversation that was taken up: who said what."""
+        self.counted(events)
         for event in events:
             match event:
                 case RunStarted() if event.depth == 0:
@@ -175,7 +181,6 @@ class ChatView:
                     self._lines([[(f"  ├ {event.agent}  {about}", "dim")]])
                 case RunFinished() if event.depth == 0:
                     self._markdown(event.report.text)
-                    self._before = event.report
                 case _:
                     pass
 
