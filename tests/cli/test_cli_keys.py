@@ -164,7 +164,9 @@ async def test_a_command_keeps_what_another_process_writes_into_the_settings_mea
             lock = mine.with_name(f"{mine.name}.lock")
             while process.returncode is None and not _waits_for(lock):
                 await asyncio.sleep(0.01)
-            said = b"" if process.returncode is None or process.stderr is None else await process.stderr.read()
+            said = (
+                b"" if process.returncode is None or process.stderr is None else await process.stderr.read()
+            )
             assert process.returncode is None, f"it wrote while another held the lock: {said}"
             mine.write_text(mine.read_text().replace("timeout = 90", "timeout = 91\nmax_cost = 3"))
         assert await end_of(process) == 0
