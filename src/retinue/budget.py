@@ -169,15 +169,16 @@ class Budget:
         left = self.share[dimension] - used[dimension]
         return left if left > 0 else 0.0
 
-    def carve(self, wanted: Limits, *, name: str, turns: int = 1) -> Budget:
+    def carve(self, wanted: Limits, *, name: str, turns: int = 1, recorded: bool = False) -> Budget:
         """A budget for a child, with its share of every limit above it.
 
         `turns` is how many model calls the child may make by itself. Raises `Refused`, which says what is
-        left of which limit, when there is nothing to give.
+        left of which limit, when there is nothing to give. `recorded`: this is played back, and there was
+        something then.
         """
         self._stretch(turns)
         child = Budget(wanted, parent=self, name=name)
-        for dimension in child._bounded:
+        for dimension in () if recorded else child._bounded:
             found = child._tightest(dimension)
             if found is not None and found[0] < (1 if dimension == "turns" else NEARLY):
                 limit = found[1].limit(dimension) or 0

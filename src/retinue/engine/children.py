@@ -90,7 +90,8 @@ class Children:
         needed = config.turns_needed(spec, parent.depth + 1)
         await self._workflow.isolation.prepare(run_id, spec, parent)
         check_goes_on(parent)
-        budget = parent.budget.carve(spec.limits, name=spec.name, turns=needed)
+        recorded = config.started_then(parent_id, request.call_id, request.key)
+        budget = parent.budget.carve(spec.limits, name=spec.name, turns=needed, recorded=recorded)
         try:
             run, resources = build(
                 self._workflow,

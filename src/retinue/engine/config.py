@@ -91,6 +91,10 @@ def _not_known(run_id: str, what: str | None) -> None:
     """Nothing is played back."""
 
 
+def _not_played(parent_id: str, call_id: str, key: str) -> bool:
+    return False
+
+
 async def _at_once(what: str) -> None:
     """Nothing is played back: whoever is cancelled or answered is so now."""
 
@@ -219,6 +223,9 @@ class WorkflowConfig:
     task (None): what was under way in its parent at that moment comes in no certain order again."""
     staged: Callable[[Tool], Tool] = _as_it_is
     """In a replay: what becomes of a way to delegate."""
+    started_then: Callable[[str, str, str], bool] = _not_played
+    """In a replay: whether a child was started then, by its parent, the call and its key; whatever would be
+    left for it now. Raises the refusal where nothing was left for it then."""
     cancelling: Callable[[str], Awaitable[None]] = _at_once
     """In a replay: waits until a run was cancelled then by the one above it."""
     answer_due: Callable[[str], Awaitable[None]] = _at_once

@@ -7,6 +7,7 @@ model that says what was said.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -46,6 +47,7 @@ from retinue.events import (
 )
 from retinue.fold_results import courses
 from retinue.run import Closing, Run, SystemPrompt
+from retinue.run_ids import child_id
 from retinue.run_state import RunState
 from retinue.tools.base import Preview, ShownCall, Tool, ToolContext, ToolResult
 from retinue.tools.skills import skill_tool
@@ -283,6 +285,15 @@ class Player:
         if answered is not None:
             await self.order.turn(answered)
 
+    def started_then(self, parent_id: str, call_id: str, key: str) -> bool:
+        """Whether a child was started then. What others have used by now, in another order, is no guide."""
+        result = self.record.results.get((parent_id, call_id))
+        if child_id(parent_id, call_id, key) in self.record.runs:
+            return True
+        if result is not None and result.not_started > result.wrong:
+            raise Refused(_why_not(result.text, key), not_run="limit")
+        return False
+
     async def _in_turn(self, then: ToolReturned | None) -> None:
         """A child in the background may have ended, and its parent been told, before a call came back."""
         if then is not None:
@@ -465,6 +476,14 @@ def _read(tool: Tool, arguments: str) -> dict[str, Any] | None:
         return tool.parse(arguments)
     except ToolError:
         return None
+
+
+def _why_not(result: str, key: str) -> str:
+    """Why a child was not started, by the result of its call; of a batch, by the row of that number."""
+    try:
+        return str(json.loads(result)["results"][int(key)]["error"])
+    except (ValueError, KeyError, IndexError, TypeError):
+        return result
 
 
 def _messages(log: Sequence[AnyEvent]) -> Iterator[tuple[MessageReceived, tuple[int, When]]]:

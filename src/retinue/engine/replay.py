@@ -116,6 +116,7 @@ async def replay(
         agents=agents,
         staged=player.staged,
         merging=player.merging,
+        started_then=player.started_then,
         cancelling=player.cancelling,
         answer_due=player.answer_due,
         noticed=player.noticed,
