@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -28,6 +28,7 @@ from retinue.events import (
     ChildStarted,
     ClaimsJudged,
     CopyLeft,
+    GuardSpoke,
     HistoryPruned,
     MessageReceived,
     ModelReplied,
@@ -54,7 +55,7 @@ _CHILD = re.compile(r"c[0-9a-z]{17}")
 def beginning(events: Sequence[AnyEvent], at: int | None, *, goes_on: bool) -> Sequence[AnyEvent]:
     """The events up to the place `at`. Refuses an end after which nothing is said."""
     root_id = events[0].root_id
-    kept = [event for event in events if at is None or event.pos <= at]
+    kept = list(_up_to(events, at))
     if not kept:
         raise ConfigError(
             f"{root_id} has no event up to {at}", fix="'at' is the pos of an event: watch(run_id) yields them"
@@ -72,6 +73,17 @@ def beginning(events: Sequence[AnyEvent], at: int | None, *, goes_on: bool) -> S
             fix="say how it should go on with message=…, or fork at an earlier event with at=…",
         )
     return kept
+
+
+def _up_to(events: Iterable[AnyEvent], at: int | None) -> Iterator[AnyEvent]:
+    """Those up to this place, and with the last of each run what guards said to it: that is of one write, and
+    without it what they sent back or stopped would pass."""
+    last: dict[str, int] = {}
+    for event in events:
+        spoken = isinstance(event, GuardSpoke) and last.get(event.run_id) == event.seq - 1
+        if at is None or event.pos <= at or spoken:
+            last[event.run_id] = event.seq
+            yield event
 
 
 def forked(
@@ -193,6 +205,8 @@ def _carried(events: Sequence[AnyEvent]) -> Iterator[AnyEvent]:
     began = {event.run_id for event in events if isinstance(event, RunStarted)}
     opened = {(e.run_id, e.message_id) for e in events if isinstance(e, MessageReceived) and e.opens}
     unused = _unused_answers(events)
+    last = {event.run_id: event.seq for event in events}
+    unasked = {e.child_id for e in events if _continues(e) and _asked(e) not in opened}
     for event in events:
         if isinstance(event, CopyLeft):
             continue  # the copy is of the old run
@@ -200,11 +214,17 @@ def _carried(events: Sequence[AnyEvent]) -> Iterator[AnyEvent]:
             continue  # it would put the copy into the queue as well
         if isinstance(event, ChildStarted) and event.child_id not in began:
             continue  # cut between the two halves of one write: this child was not started
-        if isinstance(event, ChildStarted) and event.continues and _asked(event) not in opened:
+        if _continues(event) and _asked(event) not in opened:
             continue  # nor was this one asked again
+        if isinstance(event, RunResumed) and event.run_id in unasked and last[event.run_id] == event.seq:
+            continue  # for that: it has not been taken up
         asks = isinstance(event, ApprovalRequested | ApprovalAnswered) or _is_cleared(event)
         if not asks or _call(event) not in unused:
             yield event
+
+
+def _continues(event: AnyEvent) -> TypeGuard[ChildStarted]:
+    return isinstance(event, ChildStarted) and event.continues
 
 
 def _asked(event: ChildStarted) -> tuple[str, str]:
