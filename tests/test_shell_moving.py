@@ -119,6 +119,8 @@ def test_what_is_another_thing_in_another_folder_asks(command: str, files: Files
         ("bash(cat secrets/*)", "cd src && cat ../secrets/x"),
         ("bash(cat secrets/*)", "cd secrets && ls && cat x | head"),
         ("bash(ls secrets*)", "cd secrets && ls"),
+        ("bash(ls secrets/*)", "cd secrets && ls"),
+        ("bash(grep * secrets/*)", "cd secrets && grep -r . ."),
     ],
 )
 def test_a_cd_goes_around_no_rule_that_names_the_folder(

@@ -58,7 +58,8 @@ def _further_down(simple: Simple, folder: str) -> Iterator[str]:
     """Its words below a folder, and the folder as one more word: a command without a path is about that."""
     first, *rest = simple.words
     yield " ".join((_written(first), *(_written(word, folder) for word in rest)))
-    yield " ".join((*map(_written, simple.words), shlex.quote(posixpath.normpath(folder))))
+    for itself in (posixpath.normpath(folder), posixpath.normpath(folder) + "/"):  # a rule may name either
+        yield " ".join((*map(_written, simple.words), shlex.quote(itself)))
 
 
 def _written(word: Word, folder: str = "") -> str:
