@@ -313,6 +313,16 @@ async def test_what_stands_in_the_place_of_a_message_and_fails_leaves_the_conver
 # -- attachments ---------------------------------------------------------------------------------------------
 
 
+async def test_a_file_goes_with_the_message_that_is_typed_right_after_it(project: Path) -> None:
+    (project / "f.txt").write_text("IN-THE-FILE")
+    model = ScriptedModel({"": lambda request: "answered"})
+    async with _opened(project, model) as retinue:
+        chat = Talking(retinue)
+        await asyncio.gather(chat.talk.typed("/attach f.txt"), chat.talk.typed("what is in it?"))
+        await chat.over()
+        assert "IN-THE-FILE" in read_by(model)
+
+
 async def test_what_cannot_be_read_is_refused_when_it_is_attached(project: Path) -> None:
     (project / "data.bin").write_bytes(bytes(range(256)) * 400)
     model = ScriptedModel({"": lambda request: "answered"})

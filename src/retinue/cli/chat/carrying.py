@@ -38,10 +38,19 @@ class Carrying:
         return [str(each) if isinstance(each, Path) else each[0] for each in self.things]
 
     async def add(self, path: Path) -> None:
-        """Attach a file. Refused where it cannot be read as it is."""
-        await attach(path, project=self.retinue.cwd)
-        if path not in self.things:
-            self.things.append(path)
+        """Attach a file: at once, so that it goes with a message that is typed while it is looked at. Refused
+        where it cannot be read as it is."""
+        if path in self.things:
+            return
+        self.things.append(path)
+        try:
+            await attach(path, project=self.retinue.cwd)
+        except BaseException:
+            self.things = [each for each in self.things if each != path]
+            if not await asyncio.to_thread(os.path.isfile, path):
+                fix = "/attach PATH of a file, text, picture, PDF or table"
+                raise ConfigError(f"there is no file {path}", fix=fix) from None
+            raise
 
     def printed(self, name: str, text: str) -> None:
         self.things.append((name, text))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,12 +198,8 @@ async def _attach(talk: Talk, rest: str) -> None:
             _picked(carrying.things, number, "attachment", "/attach lists them")
         dropped = [carrying.drop(int(number))] if number else [carrying.drop(1) for _ in carrying.names()]
         talk.tell(*(f"{name} is no longer attached" for name in dropped), style="dim")
-    elif not await asyncio.to_thread(os.path.isfile, path := _path(talk, rest)):
-        raise ConfigError(
-            f"there is no file {path}", fix="/attach PATH of a file, text, picture, PDF or table"
-        )
     else:
-        await talk.attach(path)
+        await talk.attach(_path(talk, rest))
 
 
 async def _diff(talk: Talk, rest: str) -> None:
