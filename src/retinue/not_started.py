@@ -58,6 +58,8 @@ def _counted(run: Run, call: ToolCall, result: ToolResult) -> ToolResult:
     began = any(child.call_id == call.id for child in run.state.children.values())
     if began or result.children or result.not_run in _OTHERWISE:
         return result
+    if result.not_started and tool.only_looks(call.arguments):
+        return replace(result, not_started=0, wrong=0)
     asked = tool.asked_for(_given(call), run.id)
     if result.not_started:
         return replace(result, meant=asked)

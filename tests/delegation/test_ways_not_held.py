@@ -71,3 +71,14 @@ async def test_a_mistyped_way_is_missing_too_until_something_is_started(tmp_path
 async def test_asking_in_vain_twice_is_missing_once(tmp_path: Path) -> None:
     report = await told(tmp_path, call("planner", prompt="a"), call("planner", prompt="a again"))
     assert report.shortfall.not_started == 1
+
+
+@pytest.mark.parametrize(("operation", "missing"), [("start", 1), ("check", 0), ("wait", 0), ("cancel", 0)])
+async def test_whoever_only_looks_by_a_way_that_is_not_offered_misses_nobody(
+    tmp_path: Path, operation: str, missing: int
+) -> None:
+    asked = call("background", operation=operation, agent_id="planner", prompt="plan")
+    model = ScriptedModel([asked, "fine"])
+    async with Retinue(model=model, db="memory:", cwd=tmp_path, environ={}) as retinue:
+        report = await retinue.run("general", "go")
+    assert report.shortfall.not_started == missing
