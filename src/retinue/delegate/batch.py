@@ -13,7 +13,7 @@ from pydantic import Field
 from retinue.budget import HeldPlaces
 from retinue.delegate.children import ChildRequest, ChildRunner
 from retinue.delegate.results import TOLD, child_of, needs, one_of, registered, way
-from retinue.delegate.wide import LEADS, Part, fitted
+from retinue.delegate.wide import LEADS, TaskRow, fitted
 from retinue.errors import BudgetExhausted, Fenced, RetinueError, StoreError, ToolError
 from retinue.reports import Framed, beside, brief, cut, frame, handed_up, metrics
 from retinue.tools.base import Tool, ToolContext, ToolResult
@@ -186,7 +186,7 @@ def _in_background(runner: ChildRunner, ctx: ToolContext, started: Sequence[Outc
         "started": len(started) - missing,
         "note": "you will be told when each one ends; the operation 'wait' waits for all of them",
     }
-    text, files = fitted(runner, ctx, head, [Part(row=row, whole=bool(row["success"])) for row in rows])
+    text, files = fitted(runner, ctx, head, [TaskRow(row=row, whole=bool(row["success"])) for row in rows])
     return ToolResult(
         text=text,
         files=files,
@@ -254,25 +254,25 @@ async def _aggregate(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[O
 
 async def _told(
     runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[Outcome], index: int
-) -> tuple[Part, Framed | None]:
+) -> tuple[TaskRow, Framed | None]:
     """What is told of one task, and its report as its parent is shown it, unless it has been already."""
     each, title = outcomes[index], f"## {index + 1}. {outcomes[index].agent}"
     report = each.report
     if report is None:
         row = _row(each, success=False, report=None, error=each.error)
         title = f"{title}: not started"
-        return Part(row=row, whole=False, title=title, words=each.error), None
+        return TaskRow(row=row, whole=False, title=title, words=each.error), None
     before = runner.reported_before(report.run_id)
     title, whole = f"{title}: {report.status}", report.outcome == "completed"
     facts = {"status": report.status, **beside(report, before), "metrics": metrics(report, before)}
     if runner.told(ctx.run_id, report.run_id):
         row = _row(each, success=report.ok, report=TOLD, error=None) | facts
-        return Part(row=row, whole=whole, title=title, words=TOLD), None
+        return TaskRow(row=row, whole=whole, title=title, words=TOLD), None
     framed = await runner.shorten(ctx.run_id, report, quoted=True, among=len(outcomes))
     row = _row(each, success=report.ok, report=frame(report, framed.text, before=before), error=None) | facts
     lead = cut(framed.text, LEADS[0])
     more = "" if lead == framed.text else f"\n[the whole report is in results[{index}]]"
-    part = Part(
+    part = TaskRow(
         row=row,
         whole=whole,
         title=title,

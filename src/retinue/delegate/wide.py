@@ -24,7 +24,7 @@ READERS = frozenset({"read", "view", "grep", "bash", "run_code"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class TaskRow:
     """What is told of one task: its row, and the beginning of its report or why there is none."""
 
     row: dict[str, Any]
@@ -50,7 +50,7 @@ class Part:
 
 
 def fitted(
-    runner: ChildRunner, ctx: ToolContext, head: dict[str, Any], parts: Sequence[Part]
+    runner: ChildRunner, ctx: ToolContext, head: dict[str, Any], parts: Sequence[TaskRow]
 ) -> tuple[str, tuple[str, ...]]:
     """A result that is not cut, and the file that has the whole of it where there is no room for that.
 
