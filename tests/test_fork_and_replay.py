@@ -16,7 +16,7 @@ from retinue.app import Retinue
 from retinue.engine.answers import Answer
 from retinue.engine.compare import difference
 from retinue.engine.replay import replay
-from retinue.engine.scrub import scrub, scrubber, secrets_of
+from retinue.engine.scrub import known_secrets, scrub, scrubber
 from retinue.errors import ConfigError, RunError
 from retinue.events import (
     AnyEvent,
@@ -279,7 +279,7 @@ def test_of_the_environment_only_what_is_named_a_secret_is_one_and_no_short_word
         "API_KEY": "on",
         "N": "1",
     }
-    assert secrets_of(environ.items()) == ["abcdef", "hunter2"]
+    assert known_secrets(environ, ()) == ["abcdef", "hunter2"]
 
 
 def test_what_a_replay_has_beside_its_record_is_shown_in_its_own_letters() -> None:

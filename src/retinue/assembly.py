@@ -400,6 +400,13 @@ class Models:
         self._made: dict[tuple[str, str], Model] = {}
         self.name, self.why = (given.name, "given") if given else providers.default_model(settings, environ)
 
+    async def look_up(self, settings: Settings) -> None:
+        """Ask the keyring for keys beside the loop, before models are made: it may wait for a person."""
+        if accounts := providers.kept_accounts(settings, self.environ):
+            from retinue.models.kept_keys import look_up
+
+            await asyncio.to_thread(look_up, accounts)
+
     def main(self, settings: Settings) -> Model:
         """The root's model. Raises `ConfigError` for one that cannot be had."""
         if self.given is not None and settings.model in (None, self._set[0]):

@@ -165,6 +165,7 @@ class Beginnings(Preparing[Deps]):
         workbooks = workbooks_of(files)
         own_id = run_id or new_id()
         await self.services.mcp.prepare(self.services.mcp.reached_by(spec), chosen.mcp)
+        await self.services.models.look_up(chosen)
         handed = await self._deps(deps, own_id, spec, options)
         told = await made_text("instructions", instructions, handed)
         options = msgspec.structs.replace(options, instructions=told)
@@ -316,6 +317,7 @@ class Beginnings(Preparing[Deps]):
             workbooks = [*await kept_workbooks(self.store, root_id), *workbooks_of(files)]
             reached = self.services.mcp.reached_by(found.began.spec)
             await self.services.mcp.prepare(reached, self.settings.mcp)
+            await self.services.models.look_up(self.settings)
             config = self._config(options, workbooks, [found.began], answering=answering, approve=approve)
             handed = await self._deps(deps, root_id, found.began.spec, options)
             config = replace(

@@ -30,6 +30,7 @@ from retinue.engine.listeners import Listeners
 from retinue.engine.outbox import AnswerGiven, Outbox
 from retinue.engine.owners import Owners
 from retinue.engine.parking_clock import ParkingClock
+from retinue.engine.scrub import known_secrets
 from retinue.engine.shown import ShownRuns
 from retinue.engine.take_back import WorkflowChanges
 from retinue.engine.take_up import TakeUp
@@ -307,10 +308,14 @@ class Instance(Generic[Deps]):
         if self.settings.telemetry.is_on(self.environ) and not self.hands_over:  # workers tell of their runs
             from retinue.telemetry.live import listening  # not where nothing is sent
 
-            self._telemetry = listening(
-                self.settings.telemetry, self.environ, self.store, self._listeners.hear
+            self._telemetry = await listening(
+                self.settings.telemetry, self.environ, self.store, self._listeners.hear, self.secrets
             )
         return self
+
+    def secrets(self) -> list[str]:
+        """What is blanked out of whatever leaves: see `known_secrets`. Not for the event loop."""
+        return known_secrets({**os.environ, **self.environ}, self.settings.keyring)
 
     @property
     def hands_over(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import tomllib
 from pathlib import Path
 
@@ -128,6 +129,43 @@ async def test_what_is_no_key_or_no_provider_is_refused(cli: Cli, ring: Path) ->
     assert not ring.exists()
 
 
+async def test_a_key_is_removed_whatever_address_is_in_force(cli: Cli, ring: Path) -> None:
+    gateway, other = "http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1"
+    assert (await cli("keys", "set", "openai", input=KEY)).code == 0
+    assert (await cli("keys", "set", "openai", input=KEY, OPENAI_BASE_URL=gateway)).code == 0
+    gone = await cli("keys", "remove", "openai", OPENAI_BASE_URL=other)
+    assert "https://api.openai.com/v1 is not in the keyring any more" in gone.err
+    assert f"{gateway} is not in the keyring any more" in gone.err
+    assert json.loads(ring.read_text()) == {}
+    assert (await cli("keys", "list")).out == ""
+    assert "had none" in (await cli("keys", "remove", "openai")).err
+
+
+async def test_setup_offers_the_model_of_a_key_that_is_in_the_keyring_or_a_token(
+    cli: Cli, ring: Path
+) -> None:
+    assert (await cli("keys", "set", "mistral", input=KEY)).code == 0
+    found = await cli("setup", input="0\n", ANTHROPIC_AUTH_TOKEN="a-token")
+    assert "mistral:" in found.err
+    assert "its key is in the keyring" in found.err
+    assert "ANTHROPIC_AUTH_TOKEN is set" in found.err
+    doctor = await cli("doctor", ANTHROPIC_AUTH_TOKEN="a-token")
+    assert "keys: anthropic, mistral (in the keyring)" in " ".join(doctor.out.split()).replace(
+        "keys ", "keys: "
+    )
+
+
+async def test_a_key_of_the_keyring_is_blanked_out_of_what_is_exported(cli: Cli, ring: Path) -> None:
+    plain = "Zq7xv2LmN4pRt8Ws1Yb3"  # by nothing but its value it could be known for a key
+    assert (await cli("keys", "set", "openai", input=plain)).code == 0
+    assert (await cli("ask", f"is {plain} a key?", "--model", "offline")).code == 3
+    for more in ((), ("--html",)):
+        export = await cli("runs", "export", "last", *more)
+        assert export.code == 0, export.err
+        assert "[secret]" in export.out
+        assert plain not in export.out
+
+
 def _waits_for(file: Path) -> bool:
     """Whether somebody waits for the lock of this file."""
     number = f":{file.stat().st_ino} "
@@ -143,7 +181,7 @@ def _waits_for(file: Path) -> bool:
         (("config", "unset", "limits.timeout"), ""),
         (("keys", "set", "openai"), KEY),
         (("keys", "remove", "openai"), ""),
-        (("setup",), "1\n\n"),
+        (("setup",), "2\n\n"),
         (("mcp", "add", "here", "--", "true"), ""),
     ],
 )

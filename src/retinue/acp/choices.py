@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args
 from acp import RequestError, schema
 
 from retinue.app import Retinue
-from retinue.models.providers import PROVIDERS, find
+from retinue.models.providers import PROVIDERS, find, key_place
 from retinue.types import EFFORTS, Effort
 
 Mode = Literal["ask", "accept-edits", "plan", "yes"]
@@ -125,7 +125,7 @@ def _models(retinue: Retinue, chosen: str) -> list[str]:
     found: dict[str, None] = {}
     for name in PROVIDERS:
         provider = find(name, settings=retinue.settings, environ=retinue.environ)
-        if provider is None or not any(retinue.environ.get(key) for key in provider.key_env):
+        if provider is None or not key_place(provider, retinue.settings, retinue.environ):
             continue
         for model in (provider.model, provider.small):
             if model:

@@ -380,7 +380,7 @@ def _with_model(name: str, settings: Settings, environ: Mapping[str, str]) -> st
 
 def _keys(settings: Settings, environ: Mapping[str, str]) -> Check:
     from retinue.models.keys import find_keys
-    from retinue.models.providers import PROVIDERS, find
+    from retinue.models.providers import PROVIDERS, find, key_variables
 
     counts: dict[str, int] = {}
     for name in sorted({*PROVIDERS, *settings.providers}):
@@ -388,7 +388,7 @@ def _keys(settings: Settings, environ: Mapping[str, str]) -> Check:
             provider = find(name, settings=settings, environ=environ)
         except ConfigError:
             continue
-        number = len(find_keys(environ, provider.key_env)) if provider else 0
+        number = len(find_keys(environ, key_variables(provider))) if provider else 0
         if number:
             counts[name] = number
     told = [f"{name} ({number})" if number > 1 else name for name, number in counts.items()]

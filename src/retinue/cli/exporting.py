@@ -6,7 +6,7 @@ For `runs export`, and `/export` in the chat; `write_new` for `retinue research`
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from retinue.errors import ConfigError
@@ -48,14 +48,16 @@ def place_for_new(path: Path, *, project: Path) -> str:
     return os.path.join(folder, path.name)
 
 
-def exported(events: Sequence[AnyEvent], *, html: bool, interrupted: bool = False) -> bytes:
-    """What is written."""
-    from retinue.engine.scrub import scrub, secrets_of
+def exported(
+    events: Sequence[AnyEvent], *, html: bool, secrets: Iterable[str], interrupted: bool = False
+) -> bytes:
+    """What is written, without `secrets` and what looks like one."""
+    from retinue.engine.scrub import scrub
     from retinue.events import encode
     from retinue.story import with_facts
     from retinue.view.words import clean, escaped
 
-    shown = scrub(with_facts(events), secrets_of(os.environ.items()))
+    shown = scrub(with_facts(events), secrets)
     if html:
         from retinue.view.page import page
 

@@ -48,8 +48,8 @@ by rules, offline."""
 def setup(cwd: o.Cwd = None) -> int:
     """Find the models that can be used here, try one, and make it the default.
 
-    Looks at keys in the environment, and for Ollama, LM Studio, llama.cpp and vLLM on this machine. The chat
-    asks the same at its first start, once.
+    Looks at keys in the environment and the keyring, and for Ollama, LM Studio, llama.cpp and vLLM on this
+    machine. The chat asks the same at its first start, once.
 
     \b
     Examples:

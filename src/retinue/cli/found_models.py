@@ -1,4 +1,4 @@
-"""Models that could be used here: by keys in the environment, and on servers of this machine.
+"""Models that could be used here: by keys in the environment or the keyring, and on servers of this machine.
 
 For the first start of the chat, and `retinue setup`. Servers are looked for on loopback alone, at their usual
 ports or where the settings and the environment say; nothing is asked of anybody else.
@@ -16,7 +16,7 @@ from retinue.errors import ConfigError, ModelError
 from retinue.models.http import Client, HttpRefused, is_loopback
 from retinue.models.keys import KeyPool, find_keys
 from retinue.models.listing import listed_models
-from retinue.models.providers import PROVIDERS, Provider, find
+from retinue.models.providers import PROVIDERS, Provider, find, key_place
 from retinue.settings import Settings
 
 LOOK_SECONDS = 1.0
@@ -47,10 +47,10 @@ def _by_keys(settings: Settings, environ: Mapping[str, str]) -> list[FoundModel]
         provider = _known(name, settings, environ)
         if provider is None or not provider.needs_key:
             continue
-        variable = next((each for each in provider.key_env if find_keys(environ, (each,))), None)
+        place = key_place(provider, settings, environ)
         model = environ.get(f"{name.upper()}_MODEL", "").strip() or provider.model
-        if variable is not None and model:
-            found.append(FoundModel(name=f"{name}:{model}", why=f"{variable} is set"))
+        if place and model:
+            found.append(FoundModel(name=f"{name}:{model}", why=place))
     return found
 
 

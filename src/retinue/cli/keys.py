@@ -39,6 +39,7 @@ def set_key(provider: ProviderName, cwd: o.Cwd = None) -> int:
     """
     from retinue.errors import ConfigError
     from retinue.models import kept_keys
+    from retinue.models.providers import key_variables
     from retinue.view.paint import note
 
     settings = _settings(cwd)
@@ -49,10 +50,10 @@ def set_key(provider: ProviderName, cwd: o.Cwd = None) -> int:
         raise ConfigError(
             "that is no key" if secret else "no key was given", fix="paste it as the provider shows it"
         )
-    kept_keys.keep(kept_keys.account(found.name, found.base_url), secret)
+    kept_keys.keep(found.name, found.base_url, secret)
     _remember(found.name, there=True)
     note(f"the key of {found.name} is in {system}; it is sent to {found.base_url} alone", "green")
-    hiding = [name for name in found.key_env if os.environ.get(name)]
+    hiding = [name for name in key_variables(found) if os.environ.get(name)]
     if hiding:
         note(f"! {hiding[0]} is set as well, and counts first", "yellow")
     return exits.OK
@@ -86,22 +87,24 @@ def list_keys(cwd: o.Cwd = None, json: o.Json = False) -> int:
 
 @app.command("remove")
 def remove_key(provider: ProviderName, cwd: o.Cwd = None) -> int:
-    """Take the key of a provider out of the keyring.
+    """Take the key of a provider out of the keyring, whatever address it was kept for.
 
     \b
     Examples:
       retinue keys remove anthropic
     """
     from retinue.models import kept_keys
+    from retinue.models.providers import PROVIDERS
     from retinue.view.paint import note
 
     found = _provider(provider, _settings(cwd))
-    there = kept_keys.forget(kept_keys.account(found.name, found.base_url))
+    usual = PROVIDERS.get(found.name, found)
+    gone = kept_keys.forget(found.name, found.base_url, usual.base_url)
     _remember(found.name, there=False)
-    if there:
-        note(f"the key of {found.name} is not in the keyring any more", "green")
-    else:
-        note(f"the keyring had none of {found.name} for {found.base_url}", "dim")
+    for address in gone:
+        note(f"the key of {found.name} for {address} is not in the keyring any more", "green")
+    if not gone:
+        note(f"the keyring had none of {found.name}", "dim")
     return exits.OK
 
 
@@ -132,7 +135,7 @@ def _read(provider: str) -> str:
 
 def _places(settings: Settings) -> list[tuple[str, str]]:
     from retinue.errors import ConfigError
-    from retinue.models.providers import find, names
+    from retinue.models.providers import find, key_variables, names
 
     found: list[tuple[str, str]] = []
     for name in names(settings):
@@ -140,7 +143,7 @@ def _places(settings: Settings) -> list[tuple[str, str]]:
             provider = find(name, settings=settings, environ=os.environ)
         except ConfigError:
             continue
-        variables = [each for each in (provider.key_env if provider else ()) if os.environ.get(each)]
+        variables = [each for each in (key_variables(provider) if provider else ()) if os.environ.get(each)]
         found += [(name, each) for each in variables]
         if name in settings.keyring:
             found.append((name, "the keyring"))

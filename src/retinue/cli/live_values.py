@@ -102,15 +102,14 @@ def providers(words: list[str]) -> Iterator[Offered]:
 def models(words: list[str]) -> Iterator[Offered]:
     """What is set, what keys are there for, and what 'retinue models' listed."""
     from retinue.cli.listed_before import listed_before
-    from retinue.models.keys import find_keys
-    from retinue.models.providers import PROVIDERS
+    from retinue.models.providers import PROVIDERS, key_place
     from retinue.settings import load
 
     settings = load().settings
     found = {name: "set" for name in (settings.model, settings.small_model) if name}
     for provider in PROVIDERS.values():
         for model in (provider.model, provider.small):
-            if model and find_keys(os.environ, provider.key_env):
+            if model and key_place(provider, settings, os.environ):
                 found.setdefault(f"{provider.name}:{model}", f"of {provider.name}")
     for name in listed_before():
         found.setdefault(name, "listed by 'retinue models'")

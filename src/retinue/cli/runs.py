@@ -5,7 +5,7 @@ What changes runs is in `runs_change`; its commands are added to the same group 
 
 from __future__ import annotations
 
-import os
+import asyncio
 import sys
 import time
 from collections.abc import Sequence
@@ -425,15 +425,14 @@ def export_run(
     from retinue.cli.exporting import exported
     from retinue.cli.opening import find_run, with_retinue
     from retinue.engine.keep import export_kept
-    from retinue.engine.scrub import named_in, scrubber, secrets_of
+    from retinue.engine.scrub import named_in, scrubber
     from retinue.engine.undo import export_befores
     from retinue.view.paint import note
 
-    secrets = secrets_of(os.environ.items())
-
-    async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent]]:
+    async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent], list[str]]:
         row = await find_run(retinue, run)
         events = await retinue.store.events(row.root_id)
+        secrets = await asyncio.to_thread(retinue.secrets)
         if files is not None:
             scrubbed = scrubber({*secrets, *named_in(events)})
             count = export_kept(await retinue.store.kept(row.root_id), files, scrubbed)
@@ -442,14 +441,14 @@ def export_run(
             note(f"{files}: {count + before} file{'' if count + before == 1 else 's'}")
             for path in left_out:
                 note(f"{path}: left out, it usually holds secrets", "yellow")
-        return row, events
+        return row, events, secrets
 
-    row, events = with_retinue(db, found)
+    row, events, secrets = with_retinue(db, found)
     if otlp or otlp_file is not None:
         from retinue.cli.runs_otlp import export_spans
 
         return export_spans(events, scrubber({*secrets, *named_in(events)}), send=otlp, file=otlp_file)
-    data = exported(events, html=html, interrupted=row.outcome == "interrupted")
+    data = exported(events, html=html, secrets=secrets, interrupted=row.outcome == "interrupted")
     if output is None or str(output) == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.flush()

@@ -1,20 +1,23 @@
 """Secrets blanked out of texts and events: for what is exported, recorded as a test, or sent to a collector.
 
-Pure. What looks like a key of a known kind is one, and so is the value of a variable whose name says so.
+What looks like a key of a known kind is one, and so is the value of a variable whose name says so. Pure, but
+for `known_secrets`, which asks the keyring.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
 
-from retinue.events import (
-    AnyEvent,
-)
+from retinue.errors import ConfigError
+from retinue.events import AnyEvent
+
+log = logging.getLogger("retinue")
 
 _SECRET = re.compile(
     r"""(?x)
@@ -61,13 +64,22 @@ _IN_ADDRESS = re.compile(r"""(://[^\s/?#@:"'\\<>{}]*:)[^\s/"'\\<>]+(?=@)""")
 _NETRC = re.compile(r"\b((?:machine|login|account)\s+\S+\s+password\s+)\S+")
 
 
-def secrets_of(environ: Iterable[tuple[str, str]]) -> list[str]:
-    """Values of variables whose names say that they are secret."""
-    return [
+def known_secrets(environ: Mapping[str, str], keyring: Iterable[str]) -> list[str]:
+    """The secrets of this person that are known: values of variables whose names say so, and the keys of
+    these providers in the keyring. May wait for the keyring: not for an event loop."""
+    found = [
         value
-        for name, value in environ
+        for name, value in environ.items()
         if len(value) >= 6 and any(part in name.upper() for part in SECRET_NAMES)
     ]
+    if names := list(keyring):
+        from retinue.models.kept_keys import all_kept
+
+        try:
+            found += all_kept(names)
+        except ConfigError as error:
+            log.warning("keys of the keyring are not known here, and not blanked out: %s", error)
+    return found
 
 
 def scrubber(secrets: Iterable[str] = ()) -> Callable[[str], str]:

@@ -6,6 +6,7 @@ change these (`[providers.NAME]`). Nothing here opens a connection.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -292,17 +293,39 @@ def found_model(settings: Settings, environ: Mapping[str, str]) -> tuple[str, st
             if wanted or found.model:
                 return f"{provider.name}:{wanted or found.model}", f"{address} is set"
             return f"{provider.name}:", f"{address} is set; the server is asked which model it has"
-        names_with_key = [
-            name for name in (*found.key_env, *_TOKENS.get(provider.name, ())) if environ.get(name)
-        ]
-        if names_with_key and provider.needs_key:
-            return f"{provider.name}:{wanted or found.model}", f"{names_with_key[0]} is set"
-        if provider.name in settings.keyring and provider.needs_key:
-            return f"{provider.name}:{wanted or found.model}", "its key is in the keyring"
+        place = key_place(found, settings, environ)
+        if place and provider.needs_key:
+            return f"{provider.name}:{wanted or found.model}", place
     return None
 
 
 _TOKENS = {"anthropic": ("ANTHROPIC_AUTH_TOKEN",)}
+
+
+def key_variables(provider: Provider) -> tuple[str, ...]:
+    """The variables that its keys are looked for in, those of tokens last."""
+    return *provider.key_env, *_TOKENS.get(provider.name, ())
+
+
+def key_place(provider: Provider, settings: Settings, environ: Mapping[str, str]) -> str:
+    """Where a key of a provider is, in words, or nothing. Asks no keyring."""
+    variable = next((name for name in key_variables(provider) if find_keys(environ, (name,))), None)
+    if variable is not None:
+        return f"{variable} is set"
+    return "its key is in the keyring" if provider.name in settings.keyring else ""
+
+
+def kept_accounts(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    """What `keys_of` would ask the keyring for: keys that the environment has not."""
+    from retinue.models.kept_keys import account
+
+    found: list[str] = []
+    for name in settings.keyring:
+        with contextlib.suppress(ConfigError):  # whoever uses it is told
+            provider = find(name, settings=settings, environ=environ)
+            if provider is not None and not find_keys(environ, key_variables(provider)):
+                found.append(account(provider.name, provider.base_url))
+    return found
 
 
 def small_model(model: str, *, settings: Settings, environ: Mapping[str, str]) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from retinue.engine.scrub import scrubber, secrets_of
+from retinue.engine.scrub import scrubber
 from retinue.errors import ConfigError
 from retinue.events import AnyEvent, Event, LiveEvent, RunStarted
 from retinue.settings import TelemetrySettings
@@ -24,10 +24,10 @@ log = logging.getLogger("retinue.telemetry")
 
 
 class LiveTelemetry:
-    def __init__(self, config: TelemetryConfig, environ: Mapping[str, str], store: Store) -> None:
+    def __init__(self, config: TelemetryConfig, secrets: Iterable[str], store: Store) -> None:
         self._config = config
         self._store = store
-        self._clean = scrubber(secrets_of(environ.items()))
+        self._clean = scrubber(secrets)
         self._readers: dict[str, SpanReader] = {}
         self._behind: dict[str, list[AnyEvent]] = {}
         """Events of workflows whose log is being read."""
@@ -85,15 +85,21 @@ class LiveTelemetry:
         await asyncio.to_thread(self.sender.close)
 
 
-def listening(
+async def listening(
     settings: TelemetrySettings,
     environ: Mapping[str, str],
     store: Store,
     hear: Callable[[Callable[[LiveEvent], None]], Callable[[], None]],
+    secrets: Callable[[], list[str]],
 ) -> LiveTelemetry | None:
-    """Send what is heard from now on, or None where the environment says nothing that could be done."""
+    """Send what is heard from now on, or None where the environment says nothing that could be done.
+
+    `secrets` gives what is blanked out of it; it is asked in a thread, and only where texts are sent.
+    """
     try:
-        live = LiveTelemetry(configured(settings, environ), environ, store)
+        config = configured(settings, environ)
+        known = await asyncio.to_thread(secrets) if config.content else ()
+        live = LiveTelemetry(config, known, store)
     except ConfigError as error:
         log.warning("telemetry is off: %s", error)
         return None

@@ -13,14 +13,14 @@ from a test or a script. Secrets are scrubbed from it.
 
 from __future__ import annotations
 
-import os
+import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from retinue.app import Retinue
 from retinue.engine.keep import export_kept, exported_kept
 from retinue.engine.replay import Replayed
-from retinue.engine.scrub import named_in, scrub, scrubber, secrets_of
+from retinue.engine.scrub import named_in, scrub, scrubber
 from retinue.events import AnyEvent, decode, encode
 from retinue.reading import read_own
 from retinue.store.memory import MemoryStore
@@ -40,7 +40,7 @@ async def record(retinue: Retinue, run_id: str, path: str | Path, *, files: str 
     """
     row = await retinue.store.run(run_id)
     root_id = row.root_id if row is not None else run_id
-    told, secrets = await retinue.store.events(root_id), secrets_of(os.environ.items())
+    told, secrets = await retinue.store.events(root_id), await asyncio.to_thread(retinue.secrets)
     if files is not None:
         blank = scrubber({*secrets, *named_in(told)})
         await to_its_end(export_kept, await retinue.store.kept(root_id), Path(files), blank)

@@ -295,10 +295,14 @@ async def _export(talk: Talk, rest: str) -> None:
 
     if not talk.session.run_id:
         raise ConfigError("there is nothing to export yet")
-    path = _path(talk, rest or f"{talk.session.run_id}.html")
-    events = await talk.session.retinue.store.events(talk.session.run_id)
-    data = await asyncio.to_thread(exported, events, html=path.suffix in (".html", ".htm"))
-    await asyncio.to_thread(write_new, path, data, project=talk.session.retinue.cwd)
+    path, retinue = _path(talk, rest or f"{talk.session.run_id}.html"), talk.session.retinue
+    events = await retinue.store.events(talk.session.run_id)
+
+    def write() -> None:
+        data = exported(events, html=path.suffix in (".html", ".htm"), secrets=retinue.secrets())
+        write_new(path, data, project=retinue.cwd)
+
+    await asyncio.to_thread(write)
     talk.tell(f"written to {path}", style="dim")
 
 
