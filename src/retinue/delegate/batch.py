@@ -283,12 +283,14 @@ async def _told(
 
 
 def _head(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """How a batch came out, in figures. `incomplete` are those of the completed whose report is not whole."""
+    """How a batch came out, in figures. `incomplete` are those of the completed whose report is not whole,
+    where there are any."""
     ended = [each.report for each in outcomes if each.report is not None and each.report.ok]
+    lacking = sum(report.outcome != "completed" for report in ended)
     return {
         "success": len(ended) == len(outcomes),
         "completed": len(ended),
-        "incomplete": sum(report.outcome != "completed" for report in ended),
+        **({"incomplete": lacking} if lacking else {}),
         "failed": len(outcomes) - len(ended),
     }
 
