@@ -196,8 +196,9 @@ async def test_what_a_function_of_the_program_raises_ends_no_program(
     given: dict[str, Any] = {"deps_factory": function} if way == "deps_factory" else {}
     more: dict[str, Any] = {"instructions": function} if way == "instructions" else {}
     async with opened(cwd=tmp_path, model=ScriptedModel(["x"]), agents=[agent], **given) as retinue:
-        with pytest.raises(RuntimeError, match=r"SystemExit: 3|CancelledError"):
+        with pytest.raises(RuntimeError) as raised:
             await retinue.run("a", "go", **more)
+    assert (type(raised.value).__name__, str(raised.value)) in (("SystemExit", "3"), ("CancelledError", ""))
 
 
 async def test_a_factory_that_takes_no_cancellation_holds_nobody(

@@ -251,6 +251,7 @@ KERNEL = [
     "run_state",
     "standing",
     "story",
+    "story_nodes",
 ]
 
 

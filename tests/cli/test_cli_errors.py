@@ -205,7 +205,10 @@ def test_every_mistake_in_a_file_is_named_with_its_line(invoke: Invoke, cli: Cli
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("ask", "x", "--max-cost", "-1"), "--max-cost -1: it has to be greater than 0 (for example 0.50)"),
+        (
+            ("ask", "x", "--max-cost", "-1"),
+            "--max-cost -1: it has to be greater than 0, and finite (for example 0.50)",
+        ),
         (("run", "code-review", "x", "-i", "bogus=1"), "unknown: 'bogus'; known are target, focus"),
     ],
     ids=["cost", "input"],
